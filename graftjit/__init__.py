@@ -1,10 +1,10 @@
 """graftjit: a just-in-time compiler for PyTorch programs."""
 
-# First: what the command line answers without torch; in any other process nothing.
+# First: commands that need no torch. In any other process this does nothing.
 from .cli import early as _quick  # noqa: F401
 
 # isort: split
-# Then: an unsupported Python or a missing extension is told before anything else can fail.
+# Second: report an unsupported Python or a missing extension before anything else can fail.
 from .runtime.process import native_loader as _native_part  # noqa: F401
 from .runtime.process.own_modules import KEEPER as _KEEPER
 

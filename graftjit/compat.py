@@ -1,7 +1,7 @@
-"""Old names of the static-graph documents: `ms_function`, `jit_class`, `mutable`.
+"""Names of static-graph programs: `ms_function`, `jit_class`, `mutable`.
 
-In: programs that import them. Out: `jit` under its old name, and two marks, of which that of classes
-needs to do nothing.
+In: programs that import them. Out: `jit` under its old name, and two markers, of which `jit_class`
+does nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ def ms_function(
     hash_args: Any = None,
     jit_config: JitConfig | None = None,
 ) -> Any:
-    """`jit` under its old name; as a decorator with or without arguments.
+    """`jit` under its old name, as a decorator with or without arguments.
 
-    input_signature and hash_args are accepted: guards find out by themselves what a program depends on.
+    input_signature and hash_args are accepted and ignored, since guards detect the inputs of a
+    program.
     """
     for name, value in (("input_signature", input_signature), ("hash_args", hash_args)):
         if value is not None:
@@ -36,18 +37,18 @@ def ms_function(
 
 
 def mutable(value: _Any, dynamic_len: bool = False) -> _Any:
-    """The value itself, its tensors marked as of varying sizes (see `mark_dynamic`).
+    """The value itself; its tensors are marked as having varying sizes (see `mark_dynamic`).
 
-    A number needs no mark: it becomes an input of what is compiled once it has been seen to vary.
+    A number needs no mark: it becomes an input of the compiled program after it has varied.
     """
     mark_all(value)
     return value
 
 
 def jit_class(cls: _Class) -> _Class:
-    """The class itself: classes need no mark to be used inside compiled code.
+    """The class itself: classes need no mark for use in compiled code.
 
-    Raises TypeError for what is not a class.
+    Raises TypeError if the argument is not a class.
     """
     if not isinstance(cls, type):
         raise TypeError(

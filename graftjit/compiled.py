@@ -1,9 +1,10 @@
-"""`compile(model)`: a module that is the model, and runs compiled.
+"""`compile(model)`: a compiled module that shares the model's state.
 
-In: a torch module. Out: an object of a class derived from the model's class that shares the model's `__dict__`:
-an attribute, parameter, hook or submodule set on either is there on both. A call runs the model's own
-`__call__`, hooks and all, through `jit`, with the model itself as `self`: code that asks for `type(self)` or
-compares identities finds what it finds in plain Python. Copies and pickles are compiled copies of the model.
+In: a torch module. Out: an instance of a subclass of the model's class that shares the model's
+`__dict__`: an attribute, parameter, hook or submodule set on either exists on both. A call runs the
+model's own `__call__`, including hooks, through `jit`, with the model itself as `self`, so that
+`type(self)` and identity comparisons give the results of plain Python. Copies and pickles are
+compiled copies of the model.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STATE = "__graftjit_compiled__"
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a class made by `compile` holds: the model, how it was compiled, and the jitted call."""
+    """The data of a class made by `compile`: the model, its options, and the jitted call."""
 
     model: torch.nn.Module
     options: dict[str, Any]
@@ -39,11 +40,11 @@ def compile(
     dynamic: bool | None = None,
     config: JitConfig | None = None,
 ) -> Any:
-    """A compiled module that shares the state of `model`; the options are those of `jit`.
+    """A compiled module that shares the state of `model`. The options are those of `jit`.
 
-    It has `.report()`, `.reset()` and `.lower(*args)`, unless the model has methods of these names: then
-    `graftjit.report(compiled)`, `graftjit.reset(compiled)` and `graftjit.lower(compiled, *args)` do it. Raises UserError (a TypeError) for what
-    is not a module.
+    It has `.report()`, `.reset()` and `.lower(*args)`, unless the model has methods of these names;
+    then use `graftjit.report(compiled)`, `graftjit.reset(compiled)` and `graftjit.lower(compiled,
+    *args)`. Raises UserError (a TypeError) if `model` is not a module.
     """
     state = compiled_state(model)
     if state is not None:
@@ -56,15 +57,15 @@ def compile(
 
 
 def compiled_state(module: Any) -> _State | None:
-    """The record behind a module made by `compile`; None for any other object."""
+    """The data of a module made by `compile`; None for any other object."""
     return getattr(type(module), _STATE, None)
 
 
 def module_call(model: torch.nn.Module) -> types.FunctionType:
     """A function `(self, *args, **kwargs)` that calls the model and ignores `self`.
 
-    Each has a code object of its own, named after the model's class, so that compiled code, limits and
-    reports of two models stay apart.
+    Each has its own code object, named after the model's class, so that compiled code, limits and
+    reports of two models are separate.
     """
 
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -81,7 +82,7 @@ def module_call(model: torch.nn.Module) -> types.FunctionType:
 
 
 def beginning_of(model: torch.nn.Module) -> Location | None:
-    """The line of the method that does the model's work."""
+    """The first line of the method that does the model's work."""
     for name in ("construct", "forward"):
         method = getattr(model, name, None)
         if method is not None:
@@ -131,22 +132,22 @@ def _wrap(state: _State) -> Any:
         if not hasattr(model, name):
             body[name] = method
     wrapped: Any = object.__new__(_derive(base, body))
-    object.__setattr__(wrapped, "__dict__", model.__dict__)  # whatever the class does at a store
+    # Bypasses the class's own handling of attribute stores.
+    object.__setattr__(wrapped, "__dict__", model.__dict__)
     return wrapped
 
 
 def _derive(base: type, body: dict[str, Any]) -> type:
-    """A subclass of `base`, made without the notice of `__init_subclass__` and of a metaclass's
-    constructor: a class that registers its subclasses shall not find this one."""
+    """A subclass of `base`, created without `__init_subclass__` and without a metaclass's
+    constructor, so that a class which registers its subclasses does not register this one."""
     silent = not any("__init_subclass__" in vars(cls) for cls in base.__mro__[:-1])
     if type(base) is type and silent:
         return type(base.__name__, (base,), body)
     derived = type.__new__(type(base), base.__name__, (torch.nn.Module,), body)
     try:
         derived.__bases__ = (base,)
-    except (
-        TypeError
-    ):  # a base with slots has another layout; its subclass hook gets to see the class
+    # A base with slots has another layout; its __init_subclass__ does see the class.
+    except TypeError:
         derived = types.new_class(base.__name__, (base,), {}, lambda space: space.update(body))
     return derived
 
@@ -163,7 +164,11 @@ def _slots_of(base: type) -> set[str]:
 def _forwarded_slot(name: str) -> property:
     return property(
         lambda self: getattr(compiled_state(self).model, name),  # type: ignore[union-attr]
-        lambda self, value: setattr(compiled_state(self).model, name, value),  # type: ignore[union-attr]
+        lambda self, value: setattr(
+            compiled_state(self).model,  # type: ignore[union-attr]
+            name,
+            value,
+        ),
         lambda self: delattr(compiled_state(self).model, name),  # type: ignore[union-attr]
     )
 
@@ -191,7 +196,8 @@ def _deep_copy(self: Any, memo: dict[int, Any]) -> Any:
 
 
 def _replicate(self: Any) -> Any:
-    """DataParallel swaps the parameters of its replicas: these are plain ones."""
+    """The replica of the plain model, since DataParallel replaces the parameters of its
+    replicas."""
     return _state(self).model._replicate_for_data_parallel()
 
 
@@ -201,12 +207,13 @@ def _report(self: Any) -> Any:
 
 
 def _reset(self: Any) -> None:
-    """Forget what has been compiled."""
+    """Drop everything compiled."""
     _state(self).call.reset()
 
 
 def _lower(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
+    """The stages of compiling a call with these arguments, without running it: see
+    `graftjit.lower`."""
     from .lowered.lower import lower
 
     return lower(self, *args, **kwargs)

@@ -1,9 +1,10 @@
 """The context: GRAPH_MODE or PYNATIVE_MODE, the device, and the default configuration of `jit`.
 
-In: `set_context(mode=..., device_target=..., jit_config=...)` from any thread. Out: `get_context(name)`, and the
-frozen `Context` that `nn.Cell` and `jit` read. One context a process, replaced as a whole under a lock, so a
-reader sees either the old or the new one. Names that static-graph programs set and that mean nothing here
-are accepted, kept and told once; any other name or value is refused with the nearest right one.
+In: `set_context(mode=..., device_target=..., jit_config=...)` from any thread. Out:
+`get_context(name)`, and the frozen `Context` that `nn.Cell` and `jit` read. There is one context
+per process. It is replaced as a whole under a lock, so that a reader sees either the old or the new
+one. Settings of static-graph programs without a counterpart are accepted and stored, with one
+warning each. Any other name or value is refused, with the nearest valid one.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ _WITHOUT_EFFECT = (
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """mode: GRAPH_MODE (0) compiles every `nn.Cell.construct`, PYNATIVE_MODE (1) what is marked with `jit`.
-    device_target: "CPU" or "GPU", where `Tensor` and the layers of `nn` are made; device_id: which one.
-    jit_config: what `jit` uses when it is given no configuration."""
+    """mode: GRAPH_MODE (0) compiles every `nn.Cell.construct`, PYNATIVE_MODE (1) only what is
+    jitted. device_target: "CPU" or "GPU", the device of `Tensor` and of the layers of `nn`;
+    device_id: its index. jit_config: the configuration of `jit` if none is given."""
 
     mode: int = PYNATIVE_MODE
     device_target: str = "CPU"
@@ -63,14 +64,14 @@ class Context:
 
     @property
     def device(self) -> torch.device | None:
-        """None stands for torch's own default."""
+        """The device; None for torch's own default."""
         if self.device_target == "CPU":
             return None
         return torch.device(_DEVICES[self.device_target], self.device_id)
 
 
 class _Holder:
-    """The context of this process and the settings without effect, so that they read back."""
+    """The context of this process, and the values of settings without effect."""
 
     def __init__(self) -> None:
         self.current = Context()
@@ -82,16 +83,17 @@ _HOLDER = _Holder()
 
 
 def current_context() -> Context:
-    """The context in force, as one frozen object."""
+    """The current context, as one frozen object."""
     return _HOLDER.current
 
 
 def set_context(**settings: Any) -> None:
-    """Change settings of the context: `mode`, `device_target`, `device_id`, `jit_config` (a `JitConfig` or a
-    dict of its options), or one option of `JitConfig` by its own name (`jit_level="O0"`).
+    """Change settings of the context: `mode`, `device_target`, `device_id`, `jit_config` (a
+    `JitConfig` or a dict of its options), or one option of `JitConfig` by its own name
+    (`jit_level="O0"`).
 
-    All or nothing: raises OptionError (a ValueError) on an unknown name or a value that is not allowed, and
-    then nothing has changed.
+    Raises OptionError (a ValueError) for an unknown name or a value that is not allowed; then
+    nothing is changed.
     """
     with _HOLDER.lock:
         context = _HOLDER.current
@@ -114,7 +116,7 @@ def set_context(**settings: Any) -> None:
 
 
 def get_context(name: str) -> Any:
-    """The value of one setting. Raises OptionError (a ValueError) on a name that does not exist."""
+    """The value of a setting. Raises OptionError (a ValueError) for an unknown name."""
     context = _HOLDER.current
     if name in _CHECKS:
         return getattr(context, name)
@@ -126,7 +128,7 @@ def get_context(name: str) -> Any:
 
 
 def reset_context() -> None:
-    """Back to what it was at import."""
+    """Restore the context of import time."""
     with _HOLDER.lock:
         _HOLDER.current = Context()
         _HOLDER.without_effect = {}
@@ -189,7 +191,8 @@ def _check_device(context: Context) -> None:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if context.device_id >= count:
         raise OptionError(
-            f"device_target='GPU' with device_id={context.device_id}: torch sees {count} such devices",
+            f"device_target='GPU' with device_id={context.device_id}: torch sees {count} such"
+            f" devices",
             expected="device_target='CPU'" if count == 0 else f"a device_id below {count}",
             found=f"GPU {context.device_id}",
             todo="`python -m graftjit doctor` says what torch and the driver see",

@@ -1,7 +1,7 @@
-"""What a program says of its own values: which sizes differ from call to call.
+"""Marks for sizes that vary between calls.
 
-In: a tensor, and dimensions. Out: the same tensor, marked: a function that is compiled for it takes those sizes as
-inputs from its first call on, instead of when they have been seen to vary.
+In: a tensor and dimensions. Out: the same tensor, marked. A function compiled for it takes those
+sizes as inputs from its first call on, not only after they have varied.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from .runtime.guards.dynamic_sizes import MARK
 
 
 def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
-    """Say that the size of `tensor` along `dim` (one dimension or several, counted as torch does) varies.
+    """Mark the size of `tensor` along `dim` (one dimension or several, in torch's numbering) as
+    varying.
 
-    Sizes 0 and 1 stay special, and `jit(dynamic=False)` does not change a mark. Raises TypeError for what is no
-    tensor and IndexError for a dimension that it does not have.
+    Sizes 0 and 1 are specialised all the same, and a mark also applies under `jit(dynamic=False)`.
+    Raises TypeError if the argument is not a tensor, and IndexError for a missing dimension.
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"mark_dynamic marks tensors, not {type(tensor).__name__}")
@@ -32,7 +33,7 @@ def mark_dynamic(tensor: torch.Tensor, dim: int | Iterable[int]) -> None:
 
 
 def mark_all(value: Any) -> None:
-    """All sizes of the tensors in a value or in nested builtin containers."""
+    """Mark all sizes of the tensors in a value or in nested builtin containers."""
     if isinstance(value, torch.Tensor):
         mark_dynamic(value, range(value.dim()))
     elif type(value) in (list, tuple):

@@ -1,8 +1,9 @@
 """Gradients as functions: `GradOperation`, `grad`, `value_and_grad`, `get_grad`, `stop_gradient`.
 
-In: a function or cell, jitted or not. Out: a function of the same arguments that returns gradients. Nobody's `.grad` is
-touched, each call differentiates with respect to what it was asked for, and gradients of gradients nest. Called inside
-of a compiled part, function and gradients are one graph with what is around them.
+In: a function or cell, jitted or not. Out: a function of the same arguments that returns gradients.
+No `.grad` is changed, each call differentiates only by what it names, and gradients of gradients
+nest. In a compiled function, the function and its gradients become one graph with the surrounding
+code.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Positions = int | tuple[int, ...] | None
 
 
 def _weights_of(function: Any, weights: Any) -> list[torch.Tensor]:
-    """The weights to differentiate by: those given, or the trainable ones of a cell."""
+    """The weights to differentiate by: the given ones, or the trainable ones of a cell."""
     if weights is None:
         owner = getattr(function, "__self__", function)
         if not isinstance(owner, torch.nn.Module):
@@ -32,7 +33,8 @@ def _weights_of(function: Any, weights: Any) -> list[torch.Tensor]:
         weight = listed[at]
         if not isinstance(weight, torch.Tensor):
             raise TypeError(
-                f"weights are tensors with requires_grad=True: number {at} is a {type(weight).__name__}"
+                f"weights are tensors with requires_grad=True: number {at} is a"
+                f" {type(weight).__name__}"
             )
         if not weight.requires_grad:
             raise TypeError(
@@ -75,16 +77,22 @@ def _positions(grad_position: Any) -> tuple[int, ...]:
 
 
 class GradOperation:
-    """`GradOperation(...)(function, weights)(*args)`: gradients of a function or cell, whose results are summed.
+    """`GradOperation(...)(function, weights)(*args)`: gradients of the summed results of a function
+    or cell.
 
-    get_all       False: of the first argument; True: a tuple, one a tensor among the positional arguments
-    get_by_list   of the weights (second argument of the first call, or all trainable ones of a cell), as a
-                  tuple; with get_all: (gradients of the inputs, gradients of the weights)
-    sens_param    the last positional argument, or `sens=`, has the shapes of the results (a tensor, or a tuple of them)
-                  and is their gradient, in place of ones; it is not handed to the function
-    A gradient has the shape and dtype of what it belongs to; what has no part in the results, and tensors of whole
-    numbers, have zeros. Raises TypeError for arguments of a wrong type, missing ones and results without a tensor,
-    ValueError for a `sens` of other shapes than the results.
+    get_all       False: gradient of the first argument; True: a tuple with one gradient per tensor
+                  among the positional arguments
+    get_by_list   gradients of the weights as a tuple (the second argument of the first call, or all
+                  trainable ones of a cell); with get_all: (gradients of the inputs, gradients of
+                  the weights)
+    sens_param    the last positional argument, or `sens=`, is the gradient of the results (a
+                  tensor, or a tuple of them, with the shapes of the results) in place of ones; it
+                  is not passed to the function
+
+    A gradient has the shape and dtype of its tensor. Tensors that do not contribute to the results,
+    and integer tensors, have zeros. Raises TypeError for arguments of a wrong type, for missing
+    ones and for results without a tensor, ValueError if the shapes of `sens` are not those of the
+    results.
     """
 
     def __init__(
@@ -98,7 +106,7 @@ class GradOperation:
         self.sens_param = sens_param
 
     def __call__(self, function: Any, weights: Any = None) -> Callable[..., Any]:
-        """The function of the same arguments that returns the gradients."""
+        """A function of the same arguments that returns the gradients."""
         _check_callable(function)
 
         def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -129,7 +137,7 @@ class GradOperation:
 
 
 def _with_sens(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-    """(the arguments without the sensitivity, the named ones, the sensitivity)"""
+    """(positional arguments without the sensitivity, keyword arguments, sensitivity)"""
     if "sens" in kwargs:
         return args, {key: kwargs[key] for key in kwargs if key != "sens"}, kwargs["sens"]
     if not args:
@@ -146,17 +154,20 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """A function of the same arguments that returns (result, gradients).
 
-    grad_position   one position among the positional arguments (one gradient), a tuple of them (a tuple), or None
-                    (weights only)
-    weights         tensors that require a gradient: (gradients of inputs, tuple of gradients of weights), or the latter
-                    alone without positions; for one tensor that is no list, its gradient
-    has_aux         only the first of the results is differentiated
-    return_ids      in place of each gradient, a pair (position or weight, gradient): see `get_grad`
-    The gradients are of the sum of all elements of the results, and have the shapes and dtypes of what they belong to;
-    what has no part in the results has zeros. Results come cut off from autograd's graph, unless this is called
-    from a function that is being differentiated. Raises TypeError for arguments of a wrong type, ValueError for
-    a negative position and where neither a position nor weights are given, IndexError (from the function that is
-    returned) for a position that the call does not have.
+    grad_position   one position among the positional arguments (one gradient), a tuple of positions
+                    (a tuple of gradients), or None (weights only)
+    weights         tensors that require a gradient. The gradients are then (gradients of inputs,
+                    tuple of gradients of weights), or without positions the latter alone; for a
+                    single tensor that is not in a list, its gradient
+    has_aux         only the first result is differentiated
+    return_ids      each gradient is replaced by a pair (position or weight, gradient): see
+                `get_grad`
+
+    The gradients are those of the sum of all elements of the results. They have the shapes and
+    dtypes of their tensors; tensors that do not contribute have zeros. Results are detached, unless
+    this call runs in a function that is being differentiated. Raises TypeError for arguments of a
+    wrong type, ValueError for a negative position and if neither a position nor weights are given,
+    IndexError (when the returned function is called) for a position without an argument.
     """
     _check_callable(fn)
     _check_flag("has_aux", has_aux)
@@ -194,8 +205,8 @@ def grad(
     has_aux: bool = False,
     return_ids: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the gradients alone; with `has_aux`, (gradients, the other results). Arguments, shapes
-    and errors are those of `value_and_grad`."""
+    """A function that returns the gradients alone; with `has_aux`, (gradients, other results).
+    Arguments, shapes and errors are those of `value_and_grad`."""
     both = value_and_grad(fn, grad_position, weights, has_aux, return_ids)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -206,8 +217,8 @@ def grad(
 
 
 def get_grad(gradients: Any, identifier: Any) -> torch.Tensor:
-    """The gradient of one position or weight among what `return_ids=True` has given. Raises TypeError for an
-    identifier that is neither, ValueError where it is not among them."""
+    """The gradient of one position or weight in a result of `return_ids=True`. Raises TypeError if
+    the identifier is neither, ValueError if the result does not contain it."""
     if isinstance(identifier, bool) or not isinstance(identifier, (int, torch.Tensor)):
         raise TypeError(f"identifier is a position or a weight, not a {type(identifier).__name__}")
     found = _found(gradients, identifier)
@@ -233,8 +244,8 @@ def _found(gradients: Any, identifier: Any) -> Any:
 
 
 def stop_gradient(value: Any) -> Any:
-    """The same values, cut off from autograd's graph: a tensor shares its memory with the one given. Tuples and lists
-    are walked, anything else comes back as it is."""
+    """The same values, detached from the autograd graph; tensors share memory with the given ones.
+    Tuples and lists are walked, other objects are returned unchanged."""
     if isinstance(value, torch.Tensor):
         return value.detach()
     if type(value) is tuple or type(value) is list:

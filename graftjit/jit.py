@@ -1,6 +1,6 @@
-"""`jit`, `explain`, `report`, `reset`: the faces over units and native callables.
+"""The public functions `jit`, `explain`, `report`, `reset`, `lower` and `wait`.
 
-In: anything that can be called. Out: a callable of the same shape (function, method, static or class method,
+In: any callable. Out: a callable of the same kind (function, method, static or class method,
 partial, module, class) whose frames are compiled, with `.report()` and `.reset()`.
 """
 
@@ -33,16 +33,15 @@ from .runtime.report.report import Report, report_of
 
 
 class JitFunction(_native.Callable):
-    """What `jit` returns for a function: called, bound and inspected like the function itself."""
+    """The result of `jit` for a function: called, bound and inspected like the function itself."""
 
-    __doc__ = property(
-        lambda self: self.__wrapped__.__doc__
-    )  # for pydoc, which goes past __getattr__
+    # For pydoc, which does not use __getattr__.
+    __doc__ = property(lambda self: self.__wrapped__.__doc__)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # type: ignore[override]
-        """A function, for whoever asks by `isinstance`, as inspect.isfunction, torch.fx and torch.jit.script do; its type
-        remains JitFunction."""
+        """A function for `isinstance`, as inspect.isfunction, torch.fx and torch.jit.script use it;
+        `type` gives JitFunction."""
         return types.FunctionType
 
     def report(self) -> Report:
@@ -50,17 +49,19 @@ class JitFunction(_native.Callable):
         return _report(self._unit)
 
     def reset(self) -> None:
-        """Forget compiled code and events."""
+        """Drop compiled code and events."""
         self._unit.reset()
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
-        """The stages of compiling a call with these arguments, which is not run: see `graftjit.lower`."""
+        """The stages of compiling a call with these arguments, without running it: see
+        `graftjit.lower`."""
         from .lowered.lower import lower
 
         return lower(self, *args, **kwargs)
 
     def __reduce__(self) -> Any:
-        """By name where it stands in its function's place, as functions are; else by its function and options."""
+        """Pickle by name if this object has replaced its function under that name, else by function
+        and options."""
         if _found_by_name(self.__wrapped__) is self:
             return self.__wrapped__.__qualname__
         return _jit, (self.__wrapped__, self._unit.config)
@@ -76,7 +77,7 @@ class JitFunction(_native.Callable):
 
 
 def _found_by_name(function: types.FunctionType) -> Any:
-    """What a pickle finds under the name of this function."""
+    """The object that unpickling finds under the name of this function."""
     found: Any = sys.modules.get(function.__module__)
     for name in function.__qualname__.split("."):
         found = inspect.getattr_static(found, name, None)
@@ -90,13 +91,16 @@ def jit(
     dynamic: bool | None = None,
     config: JitConfig | None = None,
 ) -> Any:
-    """Compile a function, method, callable object, module or class; also a decorator with arguments.
+    """Compile a function, method, callable object, module or class. Also a decorator with
+    arguments.
 
     fullgraph   the first graph break raises BreakError
     dynamic     see JitConfig.dynamic
     config      a JitConfig; the two options above override it
-    What is jitted already stays as it is, unless options are given here. Raises UserError (a TypeError) for
-    what cannot be called, OptionError (a ValueError) for options that are not allowed.
+
+    A jitted callable is returned unchanged, unless options are given. Raises UserError (a
+    TypeError) if the argument is not callable, OptionError (a ValueError) for options that are not
+    allowed.
     """
     options = options_of(fullgraph, dynamic, config)
     if fn is None:
@@ -107,7 +111,7 @@ def jit(
 
 
 def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) -> JitConfig:
-    """The options of a face as one JitConfig; those of the context where none are given."""
+    """The options as one JitConfig; without any, that of the context."""
     if config is None:
         config = current_context().jit_config
     elif not isinstance(config, JitConfig):
@@ -132,7 +136,7 @@ def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) 
     return config
 
 
-# Options whose work is still to come (below O2, where graphs on a GPU are to be done without), with the values that ask for nothing.
+# Options without effect below O2, with the values that request nothing.
 _LATER: dict[str, tuple[Any, ...]] = {
     "exec_mode": ("auto", "sink"),
 }
@@ -170,9 +174,11 @@ def _jit(fn: Any, config: JitConfig) -> Any:
 def make_callable(
     function: types.FunctionType, config: JitConfig, place: Location | None = None, kind: Any = None
 ) -> JitFunction:
-    """The jitted form of a Python function, in a unit of its own. `place`: the user's line that reports name for
-    it, where the function is one of ours; `kind`: what it shares with those that may take over what is compiled for
-    it, code or a class."""
+    """The jitted form of a Python function, in a unit of its own.
+
+    `place`: the user's line for reports, if the function is graftjit's. `kind`: what it has in
+    common with callables that may share its compilations, a code object or a class.
+    """
     beside.leave_ours_alone()
     unit = Unit(function.__qualname__, config, place)
     if kind is not None:
@@ -184,7 +190,7 @@ def make_callable(
 
 
 def beginning(target: Any) -> Location | None:
-    """Where the Python code that a call of `target` runs begins; None where there is none."""
+    """The first line of the Python code that a call of `target` runs; None if there is none."""
     while isinstance(target, functools.partial):
         target = target.func
     if not isinstance(target, (types.FunctionType, types.MethodType, JitFunction)):
@@ -196,7 +202,8 @@ def beginning(target: Any) -> Location | None:
 
 
 def _kind_of(target: Any) -> Any:
-    """What a callable object shares with its kin: the code of a partial function, else its class."""
+    """What a callable object has in common with its kin: the code of a partial function, else its
+    class."""
     while isinstance(target, functools.partial):
         target = target.func
     function = target.__func__ if type(target) is types.MethodType else target
@@ -211,12 +218,13 @@ def _forwarding(target: Any) -> Any:
     call.__name__ = getattr(named, "__name__", type(named).__name__)
     call.__qualname__ = getattr(named, "__qualname__", call.__name__)
     call.__doc__ = getattr(target, "__doc__", None)
-    call.__wrapped__ = target  # type: ignore[attr-defined]  # inspect.signature follows it
+    # inspect.signature follows it
+    call.__wrapped__ = target  # type: ignore[attr-defined]
     return call
 
 
 def _jit_class(cls: type, config: JitConfig) -> type:
-    """Compile what calling an instance runs; the class itself is returned."""
+    """Compile the method that calling an instance runs. Returns the class itself."""
     names = ("construct", "forward") if issubclass(cls, torch.nn.Module) else ("__call__",)
     for name in names:
         method = inspect.getattr_static(cls, name, None)
@@ -234,7 +242,7 @@ def _jit_class(cls: type, config: JitConfig) -> type:
 
 
 def _unit_of(target: Any) -> Any:
-    """The object that answers report() and reset() for a jitted thing."""
+    """The object with report() and reset() for a jitted object."""
     if isinstance(target, JitFunction):
         return target
     if isinstance(target, types.MethodType):
@@ -267,8 +275,8 @@ def _unit_of(target: Any) -> Any:
 
 
 def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
-    """What happened to a unit, and to the frames that were met below it. With `before` (calls of each state, by its
-    identity) also to whatever has been called since, whoever compiled it."""
+    """The report on a unit and on frames met below it. With `before` (number of calls of each
+    state, by id), also on everything called since, whichever unit compiled it."""
     rows = [*unit.counted(), *hook.counted(unit)]
     if before is not None:
         told = {id(state) for state, _ in rows}
@@ -284,22 +292,23 @@ def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
 
 
 def report(target: Any = None) -> Report:
-    """The record of what has happened so far to a jitted function or compiled model (None: to everything). Nothing is
-    run for it. Raises UserError (a TypeError) for what graftjit has not compiled."""
+    """The report on a jitted function or compiled model so far (None: on everything). Nothing is
+    run. Raises UserError (a TypeError) if graftjit has not compiled the target."""
     if target is None:
         return report_of("everything", None, everything_counted())
     return _unit_of(target).report()
 
 
 def everything_counted() -> list[events.Event]:
-    """The totals of all that is alive, frames met below jitted ones included, and what was measured of it."""
+    """The totals and measurements of everything alive, including frames met below jitted
+    functions."""
     rows = hook.everywhere()
     return [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
 
 
 def reset(target: Any = None) -> None:
-    """Forget compiled code and events: of one jitted thing, or of all. Kernels stay in the store. Raises UserError (a
-    TypeError) for what graftjit has not compiled."""
+    """Drop compiled code and events of one jitted object, or of all. Stored kernels are kept.
+    Raises UserError (a TypeError) if graftjit has not compiled the target."""
     if target is not None:
         _unit_of(target).reset()
         return
@@ -311,7 +320,7 @@ def reset(target: Any = None) -> None:
 
 
 def wait(seconds: float | None = None) -> bool:
-    """Wait until everything that `JitConfig(background=True)` has put off is built; False if that takes longer than
+    """Wait until all builds deferred by `JitConfig(background=True)` are done. Returns False after
     `seconds`."""
     from .codegen.build.background import BACKGROUND
 
@@ -319,28 +328,30 @@ def wait(seconds: float | None = None) -> bool:
 
 
 def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
-    """Run `target(*args, **kwargs)` once, effects included, in a fresh compilation of its own, and report what happened.
+    """Run `target(*args, **kwargs)` once, effects included, in a fresh compilation, and report it.
 
-    The target is what `jit` takes, jitted or not; its own entries are neither used nor changed. What it would build in
-    the background is waited for. Functions that it calls may have been compiled before: they are told of too. Raises what the call raises, and UserError (a TypeError) for what cannot be called.
+    The target may be jitted or not; its own entries are neither used nor changed. Background builds
+    are waited for. The report includes functions that it calls and that were compiled before.
+    Raises what the call raises, and UserError (a TypeError) if the target is not callable.
     """
     fresh = fresh_copy(target)
-    earlier = hook.everywhere()  # held, so that no state takes the place of one
+    earlier = hook.everywhere()  # kept alive, so that their ids are not reused
     before = {id(state): row.hits + row.misses for state, row in earlier}
     fresh(*args, **kwargs)
     return _report(_unit_of(fresh)._unit, before)
 
 
 def lower(target: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The stages of compiling `target(*args, **kwargs)`, from the captured graph to kernels, replacement code and guards,
-    as a `graftjit.lowered.lowered.Lowered`. Nothing of the program is run."""
+    """The stages of compiling `target(*args, **kwargs)`, from the captured graph to kernels,
+    replacement code and guards, as a `graftjit.lowered.lowered.Lowered`. The program is not run."""
     from .lowered.lower import lower
 
     return lower(target, *args, **kwargs)
 
 
 def fresh_copy(target: Any) -> Any:
-    """The target jitted anew, with its own options: it takes nothing over, and builds nothing in the background."""
+    """The target jitted anew, with its own options, without shared compilations and without
+    background builds."""
     config = JitConfig()
     if isinstance(target, JitFunction):
         config, target = target._unit.config, target.__wrapped__
@@ -360,6 +371,8 @@ def fresh_copy(target: Any) -> Any:
 
 SESSION.totals = everything_counted
 _native.set_callbacks(
-    policy=hook.policy, state_for=hook.state_for_code, on_rerun=on_rerun,
+    policy=hook.policy,
+    state_for=hook.state_for_code,
+    on_rerun=on_rerun,
     check=check if SESSION.options.check else None,
-)  # fmt: skip
+)

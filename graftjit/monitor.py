@@ -1,9 +1,9 @@
-"""What graftjit does from one moment on, as a report: for a test, or any other part of a run.
+"""Reports on a part of a run, for example a test.
 
-In: a block. Out: a report of the events in it, whatever function they belong to, and whether they stay within limits.
-What was compiled before the block is part of it as far as calls in the block have used it: a graph break is one for
-each test that meets it, in whatever order tests run. Recompiles are those of the block. Used by the plugin for
-pytest (graftjit_pytest.py).
+In: a block. Out: a report on its events, whichever function they belong to, and whether they are
+within limits. Earlier compilations are included as far as calls in the block used them, so that a
+graph break is reported for each test that meets it, in any order of tests. Recompiles are those of
+the block. The pytest plugin (graftjit_pytest.py) uses this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .runtime.report.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may happen. `allow`: codes that do not count, "GB103", or the letters of a family, "RC"."""
+    """The limits. `allow`: codes that do not count, "GB103", or the letters of a family, "RC"."""
 
     max_breaks: int = 0
     max_recompiles: int = 1
@@ -32,32 +32,35 @@ class Limits:
 def limits_of(
     max_breaks: int = 0, max_recompiles: int = 1, allow: str | tuple[str, ...] | list[str] = ()
 ) -> Limits:
-    """Checked. Raises OptionError (a ValueError) for what is no number and no code."""
+    """Checked limits. Raises OptionError (a ValueError) for invalid numbers and unknown codes."""
     codes = (allow,) if isinstance(allow, str) else tuple(allow)
     for name, value in (("max_breaks", max_breaks), ("max_recompiles", max_recompiles)):
         if type(value) is not int or value < 0:
             raise OptionError(
-                f"{name}={value!r} is not allowed", expected="a whole number from 0", found=repr(value)
-            )  # fmt: skip
+                f"{name}={value!r} is not allowed",
+                expected="a whole number from 0",
+                found=repr(value),
+            )
     for code in codes:
         if code not in CODES and not any(known.startswith(code) for known in CODES if code):
             raise OptionError(
-                f"there is no code {code}" + did_you_mean(str(code), CODES), expected="codes like GB103",
+                f"there is no code {code}" + did_you_mean(str(code), CODES),
+                expected="codes like GB103",
                 found=repr(code),
-            )  # fmt: skip
+            )
     return Limits(max_breaks, max_recompiles, codes)
 
 
 class Watch:
-    """Made by `watching`."""
+    """An observed block, made by `watching`."""
 
     def __init__(self) -> None:
         self._serial = SESSION.log.serial()
         self._answered = _answered()
 
     def report(self, name: str = "this test", allow: tuple[str, ...] = ()) -> Report:
-        """What has happened since, and what holds of the entries that have answered calls since, whenever they were
-        made; but for events of the codes in `allow`."""
+        """The report on events since the start, and on entries that have answered calls since then,
+        without events whose code is in `allow`."""
         log, before = SESSION.log, self._answered
         used = {entry for entry, hits in _answered().items() if hits > before.get(entry, 0)}
         fresh = log.of(since=self._serial)
@@ -68,7 +71,7 @@ class Watch:
         return Report(name, tuple(e for e in found if not _allowed(getattr(e, "code", ""), allow)))
 
     def unclean(self, name: str, limits: Limits) -> str:
-        """Why that is not within the limits, with the report; "" if it is."""
+        """The report with the reason if the limits were exceeded, else ""."""
         try:
             self.report(name, limits.allow).assert_clean(limits.max_breaks, limits.max_recompiles)
         except NotClean as error:
@@ -76,11 +79,12 @@ class Watch:
         return ""
 
 
-_ONCE = (events.Recompile, events.GuardFailed)  # they happened when the entry was made, not now
+# These events belong to the time when the entry was made.
+_ONCE = (events.Recompile, events.GuardFailed)
 
 
 def _answered() -> dict[int, int]:
-    """How many calls each entry has answered so far."""
+    """The number of calls that each entry has answered so far."""
     found = (event for event in everything_counted() if isinstance(event, events.Counted))
     return dict(pair for event in found for pair in event.entry_hits)
 
@@ -91,6 +95,6 @@ def _allowed(code: str, allow: tuple[str, ...]) -> bool:
 
 @contextlib.contextmanager
 def watching() -> Iterator[Watch]:
-    """What happens in the block outlives the functions that it happens to."""
+    """Observe a block. Events are kept even if their functions die."""
     with SESSION.log.keeping():
         yield Watch()

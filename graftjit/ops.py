@@ -1,8 +1,9 @@
-"""`graftjit.ops`: operators under the names and arguments of the static-graph documents, thin over torch.
+"""`graftjit.ops`: operators with the names and arguments of static-graph systems, on top of torch.
 
-In: tensors. Out: tensors. Where name and arguments agree the operator *is* torch's function; where they differ
-(`axis`, `keep_dims`, a permutation for `transpose`, ...) a short function translates. A name that is not
-defined here is looked up in `torch`, then in `torch.nn.functional`. Gradients are in `graftjit.gradients`.
+In: tensors. Out: tensors. Where name and arguments agree, the operator is torch's own function.
+Where they differ (`axis`, `keep_dims`, a permutation for `transpose`, ...), a short function
+translates. Other names are looked up in `torch`, then in `torch.nn.functional`. Gradient functions
+are in `graftjit.gradients`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .runtime.errors import did_you_mean
 
 __all__ = ["GradOperation", "grad", "value_and_grad", "get_grad", "stop_gradient"]
 
-# -- the same in torch under another name ---------------------------------------------------------------
+# -- torch's functions under other names
 
 add = torch.add
 sub = torch.sub
@@ -42,7 +43,7 @@ select = where = torch.where
 clip_by_value = clamp = torch.clamp
 inv = torch.reciprocal
 
-# -- arguments under other names -------------------------------------------------------------------------
+# -- arguments with other names
 
 
 def _axes(x: Any, axis: Any) -> tuple[int, ...]:
@@ -85,17 +86,18 @@ amin = reduce_min
 
 
 def softmax(input: Any, axis: int = -1, *, dtype: torch.dtype | None = None) -> Any:
-    """exp(x) / sum(exp(x)) along `axis`, of a floating-point tensor of any shape; in `dtype` where it is given."""
+    """exp(x) / sum(exp(x)) along `axis`, for a floating-point tensor of any shape; in `dtype` if
+    given."""
     return torch.softmax(input, axis, dtype=dtype)
 
 
 def log_softmax(logits: Any, axis: int = -1) -> Any:
-    """log(softmax(logits)) along `axis`, of a floating-point tensor of any shape."""
+    """log(softmax(logits)) along `axis`, for a floating-point tensor of any shape."""
     return torch.log_softmax(logits, axis)
 
 
 def concat(tensors: Any, axis: int = 0) -> Any:
-    """Tensors of one shape but for `axis`, one behind another along it. Raises RuntimeError for other shapes."""
+    """Tensors concatenated along `axis`; their other sizes must be equal, else RuntimeError."""
     return torch.cat(tuple(tensors), axis)
 
 
@@ -103,29 +105,29 @@ cat = concat
 
 
 def stack(tensors: Any, axis: int = 0) -> Any:
-    """Tensors of one shape side by side along a new `axis`. Raises RuntimeError for other shapes."""
+    """Tensors of equal shapes stacked along a new `axis`. Raises RuntimeError for other shapes."""
     return torch.stack(tuple(tensors), axis)
 
 
 def unstack(input_x: Any, axis: int = 0) -> Any:
-    """A tuple of the slices along `axis`, which is gone from them."""
+    """A tuple of the slices along `axis`, without that axis."""
     return torch.unbind(input_x, axis)
 
 
 def split(tensor: Any, split_size_or_sections: Any, axis: int = 0) -> Any:
-    """A tuple of views along `axis`: pieces of a size (the last one may be smaller), or of the sizes in a list. Raises
-    RuntimeError where these do not add up."""
+    """A tuple of views along `axis`: pieces of one size (the last may be smaller), or with the
+    sizes in a list. Raises RuntimeError if their sum is wrong."""
     return torch.split(tensor, split_size_or_sections, axis)
 
 
 def reshape(input: Any, shape: Any) -> Any:
-    """The same elements in `shape`, in which one size may be -1; a view where that can be. Raises RuntimeError for another
-    number of elements."""
+    """The same elements in `shape`, where one size may be -1; a view if possible. Raises
+    RuntimeError for another number of elements."""
     return torch.reshape(input, tuple(shape))
 
 
 def transpose(input: Any, input_perm: Any) -> Any:
-    """Axes in the order of `input_perm`, a permutation of all of them."""
+    """The axes in the order of `input_perm`, a permutation of all axes."""
     return torch.permute(input, tuple(input_perm))
 
 
@@ -135,7 +137,7 @@ def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
 
 
 def flatten(input: Any, order: str = "C", *, start_dim: int = 1, end_dim: int = -1) -> Any:
-    """[N, a, b, ...] -> [N, a*b*...]; order "C" (the last axis runs fastest) or "F"."""
+    """[N, a, b, ...] -> [N, a*b*...]; order "C" (the last axis varies fastest) or "F"."""
     if order == "F":
         input = torch.permute(input, (0, *range(input.dim() - 1, 0, -1)))
     elif order != "C":
@@ -144,32 +146,36 @@ def flatten(input: Any, order: str = "C", *, start_dim: int = 1, end_dim: int = 
 
 
 def expand_dims(input_x: Any, axis: int) -> Any:
-    """A view with a new axis of size 1 before `axis`; negative ones count from the end. Raises IndexError beyond it."""
+    """A view with a new axis of size 1 before `axis`; negative values count from the end. Raises
+    IndexError beyond the range."""
     return torch.unsqueeze(input_x, axis)
 
 
 def squeeze(input: Any, axis: Any = None) -> Any:
-    """A view without the axes of size 1, or without those named by `axis` (one or several) that have it."""
+    """A view without the axes of size 1, or only without those in `axis` (one or several)."""
     return torch.squeeze(input) if axis is None else torch.squeeze(input, axis)
 
 
 def broadcast_to(input: Any, shape: Any) -> Any:
-    """A view repeated to `shape`, in which -1 keeps a size. Raises RuntimeError where that cannot be."""
+    """A view expanded to `shape`, where -1 keeps a size. Raises RuntimeError for an incompatible
+    shape."""
     return torch.broadcast_to(input, tuple(shape))
 
 
 def tile(input: Any, dims: Any) -> Any:
-    """A copy repeated `dims` times along each axis; missing ones count as 1, in front."""
+    """A copy repeated `dims` times along each axis; missing leading values count as 1."""
     return torch.tile(input, tuple(dims))
 
 
 def cast(input: Any, dtype: torch.dtype) -> Any:
-    """The values as `dtype`: a tensor, or a number that becomes one without dimensions."""
+    """The values as `dtype`: of a tensor, or of a number, which becomes a tensor without
+    dimensions."""
     return input.to(dtype) if isinstance(input, torch.Tensor) else torch.tensor(input, dtype=dtype)
 
 
 def gather(input_params: Any, input_indices: Any, axis: int) -> Any:
-    """Slices of `input_params` along `axis`: result[..., i, j, ...] = params[..., indices[i, j], ...]."""
+    """Slices of `input_params` along `axis`:
+    result[..., i, j, ...] = params[..., indices[i, j], ...]."""
     axis = axis % input_params.dim()
     picked = torch.index_select(input_params, axis, input_indices.reshape(-1))
     return picked.reshape(
@@ -178,47 +184,48 @@ def gather(input_params: Any, input_indices: Any, axis: int) -> Any:
 
 
 def one_hot(indices: Any, depth: int, on_value: Any = 1, off_value: Any = 0, axis: int = -1) -> Any:
-    """`on_value` where the class is, `off_value` elsewhere, along a new `axis` of length `depth`."""
+    """`on_value` at the class, `off_value` elsewhere, along a new `axis` of length `depth`."""
     hot = indices.unsqueeze(-1) == torch.arange(depth, device=indices.device)
     values = torch.where(hot, on_value, off_value)
     return values if axis == -1 else torch.movedim(values, -1, axis)
 
 
 def cumsum(x: Any, axis: int, dtype: torch.dtype | None = None) -> Any:
-    """Sums up to each element along `axis`, in `dtype` where it is given (int64 for whole numbers)."""
+    """Cumulative sums along `axis`, in `dtype` if given (default for integers: int64)."""
     return torch.cumsum(x, axis, dtype=dtype)
 
 
 def argmax(input: Any, dim: int | None = None, keepdim: bool = False, *, axis: Any = None) -> Any:
-    """Places (int64) of the largest values along `dim` or `axis`; None: in the flattened tensor."""
+    """Indices (int64) of the largest values along `dim` or `axis`; None: in the flattened
+    tensor."""
     return torch.argmax(input, dim if axis is None else axis, keepdim)
 
 
 def argmin(input: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """Places (int64) of the smallest values along `axis`; None: in the flattened tensor."""
+    """Indices (int64) of the smallest values along `axis`; None: in the flattened tensor."""
     return torch.argmin(input, axis, keepdims)
 
 
 def zeros(size: Any, dtype: torch.dtype | None = None) -> Any:
-    """Zeros of a size or sizes, on the context's device; torch's default dtype if none is given."""
+    """Zeros of a size or sizes on the context's device; the default dtype is torch's."""
     return torch.zeros(size, dtype=dtype, device=_device())
 
 
 def ones(size: Any, dtype: torch.dtype | None = None) -> Any:
-    """Ones of a size or sizes, on the context's device; torch's default dtype if none is given."""
+    """Ones of a size or sizes on the context's device; the default dtype is torch's."""
     return torch.ones(size, dtype=dtype, device=_device())
 
 
 def full(size: Any, fill_value: Any, *, dtype: torch.dtype | None = None) -> Any:
-    """`fill_value` in a size or sizes, on the context's device; its own dtype if none is given."""
+    """`fill_value` in a size or sizes on the context's device; the default dtype is its own."""
     return torch.full(
         (size,) if isinstance(size, int) else size, fill_value, dtype=dtype, device=_device()
     )
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None) -> Any:
-    """start, start + step, ... before `end`, on the context's device; with one number, from 0 up to it. int64 for whole
-    numbers if no dtype is given."""
+    """start, start + step, ... before `end`, on the context's device; with one number, from 0 up to
+    it. The default dtype for integers is int64."""
     start, end = (0, start) if end is None else (start, end)
     return torch.arange(start, end, step, dtype=dtype, device=_device())
 

@@ -1,7 +1,8 @@
-"""`Tensor`, `Parameter` and `ParameterTuple`, under the names that static-graph programs import.
+"""`Tensor`, `Parameter` and `ParameterTuple`, the names that static-graph programs import.
 
-In: numbers, lists, numpy arrays, tensors. Out: plain torch tensors; there is no tensor class of our own.
-`isinstance(x, graftjit.Tensor)` holds for every torch tensor, so checks written for another system work.
+In: numbers, lists, numpy arrays, tensors. Out: plain torch tensors; graftjit has no tensor class of
+its own. `isinstance(x, graftjit.Tensor)` is true for every torch tensor, so that checks written for
+another system work.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .context import current_context
 
 
 class _StandsFor(type):
-    """Classes whose instances are those of `stands_for`, a class of torch."""
+    """Metaclass of classes whose instances are those of `stands_for`, a class of torch."""
 
     stands_for: type
 
@@ -26,7 +27,8 @@ class _StandsFor(type):
 
 
 class Tensor(metaclass=_StandsFor):
-    """`Tensor(data, dtype=None)`: a `torch.Tensor` with a copy of the data, on the device of the context."""
+    """`Tensor(data, dtype=None)`: a `torch.Tensor` with a copy of the data, on the context's
+    device."""
 
     stands_for = torch.Tensor
 
@@ -38,8 +40,8 @@ class Tensor(metaclass=_StandsFor):
 
 
 class Parameter(metaclass=_StandsFor):
-    """`Parameter(data, name=None, requires_grad=True)`: a `torch.nn.Parameter`. A parameter's name is that of
-    the attribute which holds it, as in torch: `name` is accepted and not used."""
+    """`Parameter(data, name=None, requires_grad=True)`: a `torch.nn.Parameter`. As in torch, the
+    name of a parameter is that of its attribute; `name` is accepted and ignored."""
 
     stands_for = torch.nn.Parameter
 
@@ -50,6 +52,6 @@ class Parameter(metaclass=_StandsFor):
 
 
 class ParameterTuple(tuple[Any, ...]):
-    """A tuple of parameters, as `ops.GradOperation(get_by_list=True)` takes it."""
+    """A tuple of parameters, as an argument for `ops.GradOperation(get_by_list=True)`."""
 
     __slots__ = ()

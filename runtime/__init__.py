@@ -1,4 +1,4 @@
-"""The runtime: native extension, guards, events and reports, kernel store, options, device facts."""
+"""The runtime: native extension, guards, events and reports, kernel store, options, hardware."""
 
 from .process.python_version import require_supported
 

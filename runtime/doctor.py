@@ -1,7 +1,8 @@
-"""doctor: what is there, what is missing, and what to do about it.
+"""doctor: the state of the installation, what is missing, and what to do.
 
-In: the machine. Out: a list of `Check`s, as text or JSON; each probe stands alone, so a broken one is a row
-and not the end. `python -m graftjit doctor` calls `main`; its exit status is 1 if something is to mend.
+In: the machine. Out: a list of `Check`s, as text or JSON. Probes are independent: a failing probe
+is one row and does not stop the others. `python -m graftjit doctor` calls `main`, whose exit status
+is 1 if something needs a fix.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ OLDEST_TORCH = "2.11"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `state`: "ok", "note" (slower or not there, no fault) or "mend"; `todo` for those."""
+    """One finding. `state`: "ok", "note" (slower or missing, but no fault) or "mend" (needs a fix);
+    `todo` for the last two."""
 
     name: str
     state: str
@@ -93,8 +95,13 @@ def _native() -> Iterator[Check]:
     try:
         native = importlib.import_module("._native", __package__)
     except ImportError as error:
-        yield Check("native part", "mend", str(error), "pip install --force-reinstall graftjit (needs a"
-                    " C++ compiler), or in a checkout: python setup.py build_ext --inplace")  # fmt: skip
+        yield Check(
+            "native part",
+            "mend",
+            str(error),
+            "pip install --force-reinstall graftjit (needs a"
+            " C++ compiler), or in a checkout: python setup.py build_ext --inplace",
+        )
         return
     yield Check("native part", "ok", Path(native.__file__ or "?").name)
     routes = getattr(native, "tensor_routes", None)
@@ -120,8 +127,13 @@ extern "C" int probe(int n) {
 def _compiler() -> Iterator[Check]:
     compiler = device.find_compiler()
     if compiler is None:
-        yield Check("compiler", "mend", "none of CXX, " + ", ".join(device.COMPILER_NAMES) + " found; programs"
-                    " run as ATen steps", "install g++ (apt install g++) or clang++, or set CXX")  # fmt: skip
+        yield Check(
+            "compiler",
+            "mend",
+            "none of CXX, " + ", ".join(device.COMPILER_NAMES) + " found; programs"
+            " run as ATen steps",
+            "install g++ (apt install g++) or clang++, or set CXX",
+        )
         return
     yield Check("compiler", "ok", f"{device.compiler_version(compiler)} ({compiler.path})")
     with tempfile.TemporaryDirectory(prefix="graftjit-doctor-") as folder:
@@ -139,11 +151,21 @@ def _compiler() -> Iterator[Check]:
             target,
         ]
         start = time.perf_counter()
-        done = subprocess.run(command, input=_PROBE, capture_output=True, text=True, check=False)  # type: ignore[arg-type]
+        done = subprocess.run(
+            command,  # type: ignore[arg-type]
+            input=_PROBE,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         seconds = time.perf_counter() - start
         if done.returncode != 0:
-            yield Check("test kernel", "mend", (done.stderr.strip().splitlines() or ["failed"])[-1],
-                        "the compiler must build shared libraries with -fopenmp")  # fmt: skip
+            yield Check(
+                "test kernel",
+                "mend",
+                (done.stderr.strip().splitlines() or ["failed"])[-1],
+                "the compiler must build shared libraries with -fopenmp",
+            )
             return
         result = ctypes.CDLL(str(target)).probe(10)
     if result == 45:
@@ -164,8 +186,12 @@ def _processor() -> Iterator[Check]:
     runtimes = device.openmp_runtimes()
     threads = f"{torch.get_num_threads()} threads"
     if len(runtimes) > 1:
-        yield Check("OpenMP", "note", f"{threads}; two runtimes are loaded: {', '.join(runtimes)}",
-                    "two thread pools compete: import torch before packages that bring their own")  # fmt: skip
+        yield Check(
+            "OpenMP",
+            "note",
+            f"{threads}; two runtimes are loaded: {', '.join(runtimes)}",
+            "two thread pools compete: import torch before packages that bring their own",
+        )
     elif runtimes:
         yield Check("OpenMP", "ok", f"{threads}, {runtimes[0]}")
     else:
@@ -207,10 +233,11 @@ def _store() -> Iterator[Check]:
         yield Check("kernel store", "ok", found)
     else:
         yield Check(
-            "kernel store", "mend",
+            "kernel store",
+            "mend",
             f"{stats.folder}: {stats.unusable}; kernels are kept for one process only",
             "set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
-        )  # fmt: skip
+        )
 
 
 def _environment() -> Iterator[Check]:
@@ -230,22 +257,34 @@ def _environment() -> Iterator[Check]:
 
 
 PROBES: tuple[Callable[[], Iterator[Check]], ...] = (
-    _python, _packages, _native, _compiler, _processor, _gpu, _store, _environment,
-)  # fmt: skip
+    _python,
+    _packages,
+    _native,
+    _compiler,
+    _processor,
+    _gpu,
+    _store,
+    _environment,
+)
 
 
 def doctor(more: Sequence[Callable[[], Iterator[Check]]] = ()) -> list[Check]:
-    """Every finding, those of `more` probes last. A probe that fails itself is a finding too."""
+    """All findings; those of `more` probes come last. A failing probe is a finding, too."""
     checks: list[Check] = []
     for probe in (*PROBES, *more):
         try:
             checks.extend(probe())
-        except (
-            Exception
-        ) as error:  # whatever is broken on this machine must not hide the other rows
+        # A failure must not hide the other rows.
+        except Exception as error:
             name = probe.__name__.strip("_")
-            checks.append(Check(name, "mend", f"the check itself failed: {type(error).__name__}: {error}",
-                                "please report it"))  # fmt: skip
+            checks.append(
+                Check(
+                    name,
+                    "mend",
+                    f"the check itself failed: {type(error).__name__}: {error}",
+                    "please report it",
+                )
+            )
     return checks
 
 
@@ -253,7 +292,7 @@ _MARKS = {"ok": "ok  ", "note": "note", "mend": "MEND"}
 
 
 def render(checks: list[Check], width: int = 100) -> str:
-    """One line a check, with what to do below those that ask for it."""
+    """One line per check, followed by what to do."""
     lines: list[str] = []
     name_width = min(24, max(len(check.name) for check in checks))
     for check in checks:
@@ -261,15 +300,16 @@ def render(checks: list[Check], width: int = 100) -> str:
         rest = " " * len(head)
         lines += textwrap.wrap(head + check.found, width, subsequent_indent=rest)
         if check.todo:
-            lines += textwrap.wrap(f"-> {check.todo}", width, initial_indent=rest,
-                                   subsequent_indent=rest + "   ")  # fmt: skip
+            lines += textwrap.wrap(
+                f"-> {check.todo}", width, initial_indent=rest, subsequent_indent=rest + "   "
+            )
     bad = sum(check.state == "mend" for check in checks)
     lines += ["", f"{bad} to mend" if bad else "all is well"]
     return "\n".join(lines)
 
 
 def main(as_json: bool = False, more: Sequence[Callable[[], Iterator[Check]]] = ()) -> int:
-    """Print the findings; 1 if one of them is to mend, else 0."""
+    """Print the findings. Returns 1 if one of them needs a fix, else 0."""
     checks = doctor(more)
     if as_json:
         print(json.dumps([dataclasses.asdict(check) for check in checks], indent=2))

@@ -1,8 +1,9 @@
-"""Errors as classes: a code, the user's line with carets, what was expected, what was found, what to do.
+"""Errors as classes: a code, the user's line with carets, what was expected, what was found, what
+to do.
 
-In: what a room knows about a mistake or a failure. Out: exceptions whose text can be acted on. Each class
-also derives from the builtin exception that plain Python would have used, so `except TypeError` works.
-Raised by every room; `format_location` is shared with the report.
+In: facts about a mistake or a failure. Out: exceptions with an actionable text. Each class also
+derives from the builtin exception that plain Python would raise, so `except TypeError` works. All
+packages raise them. Reports share `format_location`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ REPORT_IT = (
 
 
 class GraftError(Exception):
-    """Base of everything that graftjit itself raises.
+    """Base class of all exceptions that graftjit itself raises.
 
     code      a row of `runtime.codes`
     what      one sentence: what went wrong
     where     the user's line, if there is one
-    expected, found, todo   one line each, left out of the text when empty
+    expected, found, todo   one line each, omitted from the text if empty
     """
 
     default_code = "ER500"
@@ -73,13 +74,13 @@ def _rebuild(cls: type[GraftError], state: dict) -> GraftError:
 
 
 class UserError(GraftError, TypeError):
-    """Something was handed to graftjit that it cannot take: not a function, a class without `__call__`."""
+    """An argument that graftjit cannot use: not a function, a class without `__call__`."""
 
     default_code = "ER501"
 
 
 class OptionError(GraftError, ValueError):
-    """A value of an option or of an environment variable that is not one of those allowed."""
+    """A value of an option or an environment variable that is not allowed."""
 
     default_code = "ER502"
 
@@ -97,19 +98,19 @@ class BuildError(GraftError, RuntimeError):
 
 
 class InternalError(GraftError, RuntimeError):
-    """A fault of graftjit, never of the user's program."""
+    """An error of graftjit itself, not of the user's program."""
 
     default_code = "ER505"
 
 
 class CheckError(InternalError):
-    """Under GRAFTJIT_CHECK two executions of one thing disagree."""
+    """Two executions of the same thing disagree under GRAFTJIT_CHECK."""
 
     default_code = "ER506"
 
 
 class UnsupportedPython(GraftError, ImportError):
-    """The interpreter is one that graftjit has no decoder for."""
+    """graftjit cannot decode the bytecode of this interpreter."""
 
     default_code = "ER507"
 
@@ -121,21 +122,21 @@ class NotClean(GraftError, AssertionError):
 
 
 class NativeMissing(GraftError, ImportError):
-    """The extension is not built, or for another Python."""
+    """The extension is not built, or is for another Python."""
 
     default_code = "ER509"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` when a known word is near, else an empty string."""
+    """`"; did you mean 'x'?"` if a known word is similar, else ""."""
     near = difflib.get_close_matches(word.lower(), {name.lower(): name for name in known}, n=1)
     by_lower = {name.lower(): name for name in known}
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def describe(value: object, limit: int = 60) -> str:
-    """What was handed over, for `found`: plain values as they are written, other objects by their type, and
-    never an address. The value's own `__repr__` is not asked."""
+    """A value as text, for `found`: plain values literally, other objects by their type. It
+    contains no addresses and does not call the value's `__repr__`."""
     kind = type(value).__name__
     if isinstance(value, type):
         return f"the class {value.__name__}"
@@ -148,8 +149,8 @@ def describe(value: object, limit: int = 60) -> str:
 def format_location(where: Location, indent: str = "  ", width: int | None = None) -> str:
     """`File "f.py", line 3, in g`, the user's line, and carets under the columns.
 
-    Lines that cannot be read (typed at a prompt, generated) leave the first line alone. `width` cuts
-    long lines around the carets.
+    If the line is not readable (typed at a prompt, generated), the text is the first line alone.
+    `width` cuts long lines around the carets.
     """
     head = f'{indent}File "{where.shown}", line {where.line}, in {where.function}'
     if where.line is None:
@@ -165,7 +166,8 @@ def format_location(where: Location, indent: str = "  ", width: int | None = Non
 
 
 def source_snippet(where: Location, width: int | None = None) -> tuple[str, str] | None:
-    """The user's line without its indentation, and the carets under it; None if it cannot be read."""
+    """The user's line without its indentation, and the carets under it; None if it is not
+    readable."""
     if where.line is None:
         return None
     line = linecache.getline(where.file, where.line).rstrip("\r\n")
@@ -179,13 +181,13 @@ def source_snippet(where: Location, width: int | None = None) -> tuple[str, str]
         text, start, end = _cut(text, start, end, width)
     if end <= start:
         return text, ""
-    # Tabs are kept, wide characters take two columns: the carets stay under their text.
+    # Tabs are kept and wide characters take two columns, so that the carets are aligned.
     pad = "\t".join(" " * columns(part) for part in text[:start].split("\t"))
     return text, pad + "^" * max(1, columns(text[start:end]))
 
 
 def _character_range(where: Location, line: str) -> tuple[int, int]:
-    """Columns of a code object count UTF-8 bytes; these count characters. (0, 0) where unknown."""
+    """The range in characters; code objects count UTF-8 bytes. (0, 0) if unknown."""
     if where.column is None:
         return 0, 0
     data = line.encode("utf-8")
@@ -196,7 +198,7 @@ def _character_range(where: Location, line: str) -> tuple[int, int]:
 
 
 def _cut(text: str, start: int, end: int, width: int) -> tuple[str, int, int]:
-    """A window of `width` columns that shows the start of the range, and the range in it."""
+    """A window of `width` columns that shows the start of the range, and the range within it."""
     first = 0
     if columns(text[:end]) > width - 3:
         first = max(0, start - 1)
@@ -216,7 +218,7 @@ def _cut(text: str, start: int, end: int, width: int) -> tuple[str, int, int]:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """The number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -225,7 +227,8 @@ def columns(text: str) -> int:
 
 
 class Begun(BaseException):
-    """The program had changed its inputs when it raised `error`, which nobody is to catch on the way."""
+    """The program had changed its inputs when it raised `error`. A BaseException, so that no
+    handler on the way catches it."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))

@@ -1,6 +1,6 @@
-"""A mark of the native part's sources: the extension carries that of those it was built from.
+"""A checksum of the native sources, which the extension stores when it is built.
 
-Read by `setup.py` on its own, before there is a package: this file imports nothing of ours.
+`setup.py` imports this file before the package exists, so it imports nothing of graftjit.
 """
 
 import zlib
@@ -10,7 +10,7 @@ FOLDER = Path(__file__).with_name("native")
 
 
 def mark() -> str:
-    """A checksum of all sources in their order; empty where there are none (an installed package)."""
+    """A checksum of all sources in order; "" if there are none (an installed package)."""
     files = sorted((*FOLDER.rglob("*.cpp"), *FOLDER.rglob("*.h")))
     if not files:
         return ""

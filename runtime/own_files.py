@@ -1,7 +1,7 @@
-"""Where graftjit's own files are, in a checkout and installed.
+"""The locations of graftjit's own files, in a checkout and installed.
 
-`ROOMS` has the path of each of the five packages with a separator at its end; `is_own(file)` tells whether code of that
-file is graftjit's.
+`ROOMS` has the path of each of the five packages, with a separator at its end. `is_own(file)` tells
+whether a file is graftjit's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ ROOM_NAMES = ("graftjit", "capture", "codegen", "ir", "runtime")
 
 
 def _rooms() -> dict[str, str]:
-    """Each package's folder. The public package is found by its module: installed, it holds the other four."""
+    """The folder of each package. The public package is found by its module, since the other four
+    are inside it when installed."""
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     face = getattr(sys.modules.get(__name__.partition(".")[0]), "__file__", None)
     found = {name: os.path.join(above, name) + os.sep for name in ROOM_NAMES}

@@ -1,9 +1,9 @@
 """Reading objects without running user code.
 
-In: any object. Out: its instance dict, class attributes, constant form, a short text. Nothing here calls
-`__eq__`, `__hash__`, `__getattr__`, `__repr__`, properties or metaclass hooks of a user's class: the reads go
-through the builtin types' own C-level descriptors. Used by the guard mirror and by everything that words a
-report.
+In: any object. Out: its instance dict, class attributes, constant form, or a short text. Nothing
+here calls `__eq__`, `__hash__`, `__getattr__`, `__repr__`, properties or metaclass hooks of a
+user's class; reads use the C-level descriptors of the builtin types. The guard mirror and reports
+use this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _mro: Any = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
 
 
 def mro_of(cls: type) -> tuple[type, ...]:
-    """`cls.__mro__`, whatever a metaclass says. A type of C's that nobody has used yet is made ready first."""
+    """`cls.__mro__`, without asking a metaclass. A C type that was never used is initialised
+    first."""
     found = _mro(cls)
     if found is None:
         type.__getattribute__(cls, "__name__")
@@ -36,7 +37,8 @@ def mro_of(cls: type) -> tuple[type, ...]:
 
 class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
-# PyObject_GenericGetDict is `__dict__` without a look at the class, where a user may have put a property.
+# PyObject_GenericGetDict returns `__dict__` without a look-up in the class, where a user may have
+# put a property.
 _generic_dict = ctypes.pythonapi.PyObject_GenericGetDict
 _generic_dict.argtypes = [ctypes.py_object, ctypes.c_void_p]
 _generic_dict.restype = ctypes.py_object
@@ -45,36 +47,37 @@ _generic_dict.restype = ctypes.py_object
 _type_slot = ctypes.pythonapi.PyType_GetSlot
 _type_slot.argtypes = [ctypes.py_object, ctypes.c_int]
 _type_slot.restype = ctypes.c_void_p
-_TP_NEW = 65  # Include/typeslots.h; the numbers of slots are part of the stable ABI
+_TP_NEW = 65  # Include/typeslots.h; slot numbers are part of the stable ABI
 
 
 def new_slot(cls: type) -> int | None:
-    """The C function that makes instances of a class."""
+    """The address of the C function that creates instances of a class (tp_new)."""
     return _type_slot(ctypes.py_object(cls), _TP_NEW)
 
 
 def is_a(value: Any, base: type) -> bool:
-    """isinstance by the type alone: no `__class__`, no `__instancecheck__`."""
+    """isinstance by type only, without `__class__` and `__instancecheck__`."""
     return any(cls is base for cls in mro_of(type(value)))
 
 
 def instance_dict(value: Any) -> Any:
-    """The real instance dict (a mapping proxy for a class), or MISSING."""
+    """The instance dict itself (a mapping proxy for a class), or MISSING."""
     if is_a(value, type):
         return class_dict(value)
     try:
-        # Wrapped first: ctypes asks a bare argument for `__class__`.
+        # Wrapped first, since ctypes reads `__class__` of a bare argument.
         return _generic_dict(ctypes.py_object(value), None)
     except AttributeError:
         return MISSING
 
 
 class Unsure(Exception):
-    """Only the `__eq__` of a key's class could tell whether a name is in a class or an object."""
+    """Only the `__eq__` of a key's class could decide whether a name is in a class or an object."""
 
 
 def in_classes(cls: type, name: str) -> Any:
-    """The first raw hit for `name` along the dicts of cls.__mro__, or MISSING. Raises Unsure."""
+    """The first value of `name` in the dicts along cls.__mro__, unbound, or MISSING. Raises
+    Unsure."""
     for base in mro_of(cls):
         found = _native.look_up(class_dict(base), name)
         if found:
@@ -99,7 +102,7 @@ _BUILTIN_PARTS: tuple[Any, ...] = (
 
 
 def builtin_part(value: Any) -> Any:
-    """The builtin container type that the object is or derives from, else None."""
+    """The builtin container type that the object is an instance of, or None."""
     for cls in mro_of(type(value)):
         if cls in _BUILTIN_PARTS:
             return cls
@@ -109,7 +112,7 @@ def builtin_part(value: Any) -> Any:
 
 
 def length_of(value: Any) -> Any:
-    """len() of the builtin part, or MISSING."""
+    """len() by the builtin type, or MISSING."""
     part = builtin_part(value)
     return MISSING if part is None else part.__len__(value)
 
@@ -118,7 +121,7 @@ _HASHES_SAFELY = (str, int, bool, float, complex, bytes, type(None), type(Ellips
 
 
 def dict_keys(value: Any) -> Any:
-    """An iterator over the keys in order (of an OrderedDict: its own order), or MISSING."""
+    """An iterator over the keys in order (that of the OrderedDict for one), or MISSING."""
     part = builtin_part(value)
     if part is dict:
         return iter((OrderedDict if isinstance(value, OrderedDict) else dict).keys(value))
@@ -129,7 +132,7 @@ _COMPARE_SAFELY = {*_HASHES_SAFELY, tuple, frozenset}
 
 
 def _all_compare_safely(keys: Any) -> bool:
-    """Whether equality with each of these keys is builtin code."""
+    """Whether comparing each of these keys runs builtin code only."""
     return all(
         kind in _COMPARE_SAFELY
         or all(in_classes(kind, name) is object.__dict__[name] for name in ("__eq__", "__hash__"))
@@ -138,10 +141,10 @@ def _all_compare_safely(keys: Any) -> bool:
 
 
 def _look_up(value: Any, key: Any) -> tuple[Any, ...] | None:
-    """(value[key],) or (); None if only the `__eq__` of a key's class could tell."""
+    """(value[key],) or (); None if only the `__eq__` of a key's class could decide."""
     held = dict(value) if builtin_part(value) is types.MappingProxyType else value
     if type(key) in _HASHES_SAFELY and not _all_compare_safely(dict.keys(held)):
-        # it knows the hashes that the dict has stored
+        # look_up compares the hashes stored in the dict
         return _native.look_up(held, key)
     if type(key) in _HASHES_SAFELY:
         return (dict.__getitem__(held, key),) if dict.__contains__(held, key) else ()
@@ -150,7 +153,8 @@ def _look_up(value: Any, key: Any) -> tuple[Any, ...] | None:
 
 
 def dict_get(value: Any, key: Any) -> Any:
-    """value[key] by dict's own method, or MISSING; keys with a hash of their own are found by identity."""
+    """value[key] by dict's own method, or MISSING. Keys with user-defined hashes are found by
+    identity."""
     if builtin_part(value) not in (dict, types.MappingProxyType):
         return MISSING
     found = _look_up(value, key)
@@ -158,12 +162,12 @@ def dict_get(value: Any, key: Any) -> Any:
 
 
 def dict_lacks(value: Any, key: Any) -> bool:
-    """Whether a dict surely lacks the key."""
+    """Whether a dict certainly lacks the key."""
     return builtin_part(value) in (dict, types.MappingProxyType) and _look_up(value, key) == ()
 
 
 def item(value: Any, key: Any) -> Any:
-    """value[key] of the builtin dict, list or tuple part, or MISSING."""
+    """value[key] by the builtin dict, list or tuple method, or MISSING."""
     part = builtin_part(value)
     if part in (list, tuple):
         if type(key) is not int or not 0 <= key < part.__len__(value):
@@ -172,21 +176,36 @@ def item(value: Any, key: Any) -> Any:
     return dict_get(value, key)
 
 
-# numpy's numbers with a plain form in memory: immutable, so constants like Python's own.
+# Immutable numpy scalars with a plain memory layout: constants like Python's own numbers.
 ARRAY_SCALARS = frozenset(
     {
-        np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
-        np.intc, np.longlong, np.ulonglong, np.float16, np.float32, np.float64, np.complex64, np.complex128,
+        np.bool_,
+        np.int8,
+        np.int16,
+        np.int32,
+        np.int64,
+        np.uint8,
+        np.uint16,
+        np.uint32,
+        np.uint64,
+        np.intc,
+        np.longlong,
+        np.ulonglong,
+        np.float16,
+        np.float32,
+        np.float64,
+        np.complex64,
+        np.complex128,
     }
-)  # fmt: skip
+)
 
 _BY_NAME = (torch.dtype, torch.layout, torch.memory_format)
 
 
 def canonical(value: Any) -> Any:
-    """A hashable form that is equal for constants of the same exact type and value, floats by their bits.
+    """A hashable form, equal for constants of the same exact type and value (floats by their bits).
 
-    Anything that is not a constant stands for itself, by identity.
+    Any other object is compared by identity.
     """
     cls = type(value)
     if cls is float:
@@ -211,12 +230,12 @@ def canonical(value: Any) -> Any:
 
 
 def same_constant(left: Any, right: Any) -> bool:
-    """The same object, or constants of the same exact type and value."""
+    """Whether both are the same object, or constants of the same exact type and value."""
     return left is right or (type(left) is type(right) and canonical(left) == canonical(right))
 
 
 def is_constant(value: Any) -> bool:
-    """Whether `canonical` compares it by value, all the way down."""
+    """Whether `canonical` compares the object entirely by value."""
     cls = type(value)
     if cls in (tuple, frozenset):
         return all(is_constant(element) for element in value)
@@ -236,7 +255,7 @@ def short_dtype(dtype: torch.dtype) -> str:
 
 
 def show_tensor(dtype: Any, device: Any, shape: Any, stride: Any, requires_grad: bool) -> str:
-    """`cpu f32[3, 4]`, with strides where they are not contiguous ones; an open size is `?`."""
+    """`cpu f32[3, 4]`, with strides if they are not contiguous. A symbolic size is `?`."""
     sizes = ("?" if size is None else str(size) for size in shape)
     text = f"{device} {short_dtype(dtype)}[{', '.join(sizes)}]"
     if None in shape or None in stride:
@@ -257,7 +276,8 @@ def contiguous_strides(shape: Any) -> tuple[int, ...]:
 
 
 def name_of(cls: type) -> str:
-    """The qualified name of a class without its metaclass's help; builtins without their module."""
+    """The qualified name of a class, without asking its metaclass; builtins without their
+    module."""
     own = class_dict(cls)
     module = own.get("__module__", "builtins") if type(own.get("__module__")) is str else "builtins"
     qualified = type.__dict__["__qualname__"].__get__(cls)  # type: ignore[attr-defined]
@@ -265,7 +285,8 @@ def name_of(cls: type) -> str:
 
 
 def show(value: Any, limit: int = 60) -> str:
-    """A short text for any object: constants by value, all else by type and name; no ids, no addresses."""
+    """A short text for any object: constants by value, others by type and name, without ids and
+    addresses."""
     if value is MISSING:
         return "missing"
     cls = type(value)
@@ -291,9 +312,8 @@ def show(value: Any, limit: int = 60) -> str:
 def _show_constant(value: Any) -> str:
     try:
         return repr(value)
-    except (
-        ValueError
-    ):  # an int of more digits than sys.set_int_max_str_digits() allows, perhaps inside of a tuple
+    # More digits than sys.set_int_max_str_digits() allows, perhaps in an int within a tuple.
+    except ValueError:
         return (
             f"an int of {value.bit_length()} bits"
             if type(value) is int
@@ -321,18 +341,19 @@ def _show_real_tensor(tensor: torch.Tensor) -> str:
 
 
 def _set_part(value: Any) -> type[set] | type[frozenset] | None:
-    """The builtin set that a value is, or derives from."""
+    """The builtin set type that the value is an instance of, or None."""
     return set if is_a(value, set) else frozenset if is_a(value, frozenset) else None
 
 
 def ordered(value: Any) -> Any:
-    """An iterator over a dict's keys or a set's elements in their order, or MISSING."""
+    """An iterator over a dict's keys or a set's elements in order, or MISSING."""
     part = _set_part(value)
     return dict_keys(value) if part is None else part.__iter__(value)
 
 
 def shown(value: Any) -> Any:
-    """The same to be shown: an OrderedDict is not asked for its order where keys of the program's classes would see it."""
+    """Like `ordered`, for display. An OrderedDict is iterated as a dict if its own iterator would
+    call methods of user-defined keys."""
     if isinstance(value, OrderedDict) and not _all_compare_safely(dict.keys(value)):
         return iter(dict.keys(value))
     return ordered(value)
@@ -343,7 +364,7 @@ def equal_keys(value: Any, expected: tuple[Any, ...]) -> bool:
     if keys is MISSING or length_of(value) != len(expected):
         return False
     if isinstance(value, OrderedDict):
-        # Its iterator looks each key up: those of the program's classes would see it.
+        # Its iterator looks up each key, which would call methods of user-defined keys.
         for key in dict.keys(value):
             if not any(same_constant(key, other) for other in expected):
                 return False
@@ -359,6 +380,6 @@ def equal_set(value: Any, expected: frozenset[Any]) -> bool:
 
 
 def in_set(value: Any, expected: Any) -> bool | None:
-    """None: this is no set."""
+    """Whether the set contains the object; None: the value is no set."""
     part = _set_part(value)
     return None if part is None else part.__contains__(value, expected)

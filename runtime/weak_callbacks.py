@@ -8,8 +8,10 @@ from typing import Any
 
 
 def until_exit(callback: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """The callback of a weak reference; silent when the interpreter ends, for the names it uses may be None by then."""
-    ending = sys.is_finalizing  # held here: `sys` is such a name
+    """The callback of a weak reference, which does nothing at interpreter exit, since the names it
+    uses may be None by then."""
+    # A local reference, since the global `sys` may be None, too.
+    ending = sys.is_finalizing
 
     def call(reference: Any) -> None:
         if not ending():

@@ -1,5 +1,5 @@
 """The command line.
 
-In: arguments of `python -m graftjit`. Out: one command per file.
+In: arguments of `python -m graftjit`. Out: text and an exit status. Each command has a file.
 Open first: `main.py`.
 """

@@ -1,8 +1,8 @@
-"""`python -m graftjit bench SCRIPT`: what a program's jitted calls take beside plain Python.
+"""`python -m graftjit bench SCRIPT`: times a program's jitted calls against plain Python.
 
-In: a script or module with its own words. It is run once; the calls of its jitted functions are kept, one for each
-combination of arguments that was compiled, and made again and again (`replays`). Out: a table on stdout, and the exit
-status.
+In: a script or module with its own arguments. It runs once. The calls of its jitted functions are
+recorded, one for each compiled combination of arguments, and then repeated (`recorded_calls`). Out:
+a table on stdout, and the exit status.
 """
 
 from __future__ import annotations
@@ -36,16 +36,21 @@ examples:
 
 exit status: that of the script where it fails; 1 where results differ, or nothing was jitted; 0 else
 """
-SLOWER = 1.05  # from here on a call is said to be slower than plain Python; below it is noise
-TOLERATED = 1e-2  # by the largest value of a result; narrow floats are that far from each other
+# A call is reported as slower than plain Python from this factor on; below it is noise.
+SLOWER = 1.05
+# Tolerated error, relative to the largest value of a result. Narrow floats differ by so much.
+TOLERATED = 1e-2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
     parser.add_argument(
-        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE",
         help="in place of SCRIPT: a module, with its own arguments behind it",
-    )  # fmt: skip
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own")
     parser.add_argument(
         "--all", action="store_true", help="compile every nn.Module called from outside of another"
@@ -82,7 +87,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def table(results: list[Result], peer: bool) -> Iterator[str]:
-    """A line a call, under its function, and what is to be said of it."""
+    """One line per call, grouped by function, with remarks."""
     columns = [
         "plain",
         "graftjit",
@@ -110,7 +115,10 @@ def table(results: list[Result], peer: bool) -> Iterator[str]:
             yield f"    {result.said}"
         if result.jitted > SLOWER * result.plain:
             times = result.jitted / result.plain
-            yield f"    takes {times:.2g} times as long as in plain Python: python -m graftjit explain says why"
+            yield (
+                f"    takes {times:.2g} times as long as in plain Python: python -m graftjit"
+                " explain says why"
+            )
 
 
 def _cells(result: Result, peer: bool) -> list[str]:

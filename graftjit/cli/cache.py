@@ -1,4 +1,4 @@
-"""`python -m graftjit cache`: the words of the command; `cache.py` does the work."""
+"""`python -m graftjit cache`: its arguments; `cache_commands` does the work."""
 
 from __future__ import annotations
 
@@ -26,9 +26,13 @@ exit status: 0 done; 1 not done; 2 not understood, or no such file
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "action", nargs="?", choices=("info", "clear", "save", "load"), default="info",
-        metavar="ACTION", help="info, clear, save or load",
-    )  # fmt: skip
+        "action",
+        nargs="?",
+        choices=("info", "clear", "save", "load"),
+        default="info",
+        metavar="ACTION",
+        help="info, clear, save or load",
+    )
     parser.add_argument("file", nargs="?", metavar="FILE", help="of save and load")
     parser.add_argument(
         "--digest", default="", help="load: refuse a bundle that is not the one saved with it"

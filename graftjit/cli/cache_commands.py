@@ -1,7 +1,7 @@
-"""`python -m graftjit cache info | clear | save FILE | load FILE`: what it does and what it prints.
+"""`python -m graftjit cache info | clear | save FILE | load FILE`: the actions and their output.
 
-In: the words of the command line. Out: text or JSON on stdout, and the exit status. An error of the user's raises
-UserError, which the command line prints.
+In: the arguments of the command line. Out: text or JSON on stdout, and the exit status. A user's
+mistake raises UserError, which the command line prints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .parser import size, sure
 
 
 def run(action: str, file: str | None, digest: str, as_json: bool, yes: bool = False) -> int:
-    """Do one action on the store of this process and say what came of it. `yes`: do not ask before kernels go."""
+    """Run one action on the store of this process and print the result. `yes`: remove kernels
+    without asking."""
     if action in ("save", "load") and file is None:
         raise UserError(f"cache {action} needs the name of a file", expected=f"cache {action} FILE")
     if action not in ("save", "load") and file is not None:
@@ -38,9 +39,10 @@ def run(action: str, file: str | None, digest: str, as_json: bool, yes: bool = F
             print(f"{name + ':':<9} {value}")
     print(f"folder:   {stats.folder}" + (f"  ({stats.unusable})" if stats.unusable else ""))
     print(
-        f"kernels:  {stats.files}" + (f" and {stats.cubins} of GPUs" if stats.cubins else "") +
-        f", {size(stats.bytes)} of at most {size(stats.limit)}"
-    )  # fmt: skip
+        f"kernels:  {stats.files}"
+        + (f" and {stats.cubins} of GPUs" if stats.cubins else "")
+        + f", {size(stats.bytes)} of at most {size(stats.limit)}"
+    )
     if stats.oldest is not None and stats.newest is not None:
         day = "%Y-%m-%d %H:%M"
         old, new = (time.strftime(day, time.localtime(t)) for t in (stats.oldest, stats.newest))
@@ -82,7 +84,7 @@ def _save(store: KernelStore, file: Path, _digest: str) -> dict[str, Any]:
 
 
 def _refuse_to_replace(file: Path) -> None:
-    """A bundle may take the place of a bundle, and of nothing else."""
+    """Raise UserError unless the file is missing or is a bundle, which may be overwritten."""
     if not file.exists():
         return
     if file.is_file():
@@ -90,9 +92,10 @@ def _refuse_to_replace(file: Path) -> None:
             if stream.read(len(bundle.MAGIC)) == bundle.MAGIC:
                 return
     raise UserError(
-        "there is something else under this name, and it stays", found=str(file),
+        "there is something else under this name, and it stays",
+        found=str(file),
         todo="give another name, or remove it first",
-    )  # fmt: skip
+    )
 
 
 def _load(store: KernelStore, file: Path, digest: str) -> dict[str, Any]:

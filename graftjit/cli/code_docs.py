@@ -1,8 +1,9 @@
-"""What is told of a code besides its row: a program before and after the cure; and the page docs/codes.md.
+"""Examples for codes, and the page docs/codes.md.
 
-In: `runtime.codes`, and the files of the folder code_examples, one a code. A file is a program in three parts: imports,
-what gives the code (under the comment `# before`), and what does not any more (under `# after`). tests/faces/
-test_code_examples.py runs each part. Read by `python -m graftjit codes`.
+In: `runtime.codes`, and the folder code_examples with one file per code. A file is a program in
+three parts: imports, a program that gives the code (after the comment `# before`), and one that
+does not (after `# after`). tests/faces/test_code_examples.py runs each part. `python -m graftjit
+codes` uses this module.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _BEFORE, _AFTER = "# before", "# after"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One program and its cure. `said`: the file's docstring, a sentence on what is done."""
+    """One program and its fixed version. `said`: the file's docstring, which describes the fix."""
 
     said: str
     head: str
@@ -32,7 +33,7 @@ class Example:
 
 
 def example(code: str) -> Example | None:
-    """The example of a code; None where it has none."""
+    """The example of a code, or None."""
     try:
         text = (FOLDER / f"{code}.py").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -47,10 +48,14 @@ def as_dict(row: codes.Code) -> dict[str, Any]:
     """A row as plain values, for JSON."""
     family, shown = codes.family(row.id), example(row.id)
     return {
-        "code": row.id, "family": family.title, "title": row.title, "why": row.why,
-        "cost": "" if family.cost == "-" else family.cost, "cure": row.cure,
+        "code": row.id,
+        "family": family.title,
+        "title": row.title,
+        "why": row.why,
+        "cost": "" if family.cost == "-" else family.cost,
+        "cure": row.cure,
         **({} if shown is None else {"before": shown.before, "after": shown.after}),
-    }  # fmt: skip
+    }
 
 
 def page() -> str:
@@ -60,9 +65,10 @@ def page() -> str:
         "",
         "<!-- made by `python -m graftjit codes --markdown`; do not edit -->",
         "",
-        "Every break, fallback, recompile, error and warning has a code that stays the same. On the command line"
-        " `python -m graftjit codes GB104` tells of one, `codes numpy` of those in which a word occurs. A test runs"
-        " each of the programs here: the one before its cure gives the code, the one after it does not.",
+        "Every break, fallback, recompile, error and warning has a code that stays the same. On"
+        " the command line `python -m graftjit codes GB104` tells of one, `codes numpy` of those"
+        " in which a word occurs. A test runs each of the programs here: the one before its cure"
+        " gives the code, the one after it does not.",
     ]
     for group in codes.FAMILIES:
         rows = [row for row in codes.CODES.values() if row.id.startswith(group.prefix)]
@@ -83,7 +89,8 @@ def page() -> str:
 
 
 def _section(row: codes.Code, shown: Example) -> list[str]:
-    """One example under a heading of its own. The heading is the code alone, so that its link is, too."""
+    """One example under its own heading, which is the code alone, so that the anchor is the code,
+    too."""
     lines = ["", f"### {row.id}", "", f"{row.title[0].upper()}{row.title[1:]}. {shown.said}"]
     for title, program in shown.parts:
         lines += ["", f"{title.capitalize()}:", "", "```python", program, "```"]

@@ -1,6 +1,7 @@
-"""`python -m graftjit codes`: the table of codes, by code, by family or by a word.
+"""`python -m graftjit codes`: the table of codes, by code, family or word.
 
-In: words of the user's. Out: rows as text, JSON or Markdown, on stdout. `code_docs` has the examples and the page.
+In: words of the user. Out: rows as text, JSON or Markdown on stdout. `code_docs` has the examples
+and the page.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def matching(word: str) -> Iterator[codes.Code]:
-    """The rows that a word stands for: a code, a family, or a word of their texts."""
+    """The rows that match a code, a family, or a word in their texts."""
     exact = codes.CODES.get(word.upper())
     if exact is not None:
         yield exact
@@ -94,7 +95,7 @@ def _none(word: str) -> str:
 
 
 def text(rows: Sequence[codes.Code], examples: bool) -> Iterator[str]:
-    """The rows under the titles of their families; `examples`: with before and after."""
+    """The rows under the titles of their families. `examples`: with the examples."""
     paint = Paint()
     width = min(100, shutil.get_terminal_size((100, 24)).columns)
     last = ""
@@ -116,6 +117,10 @@ def text(rows: Sequence[codes.Code], examples: bool) -> Iterator[str]:
 
 def _wrapped(title: str, words: str, width: int, indent: int = 7) -> list[str]:
     return textwrap.wrap(
-        words, max(40, width), initial_indent=" " * indent + title,
-        subsequent_indent=" " * (indent + len(title)), break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        words,
+        max(40, width),
+        initial_indent=" " * indent + title,
+        subsequent_indent=" " * (indent + len(title)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,9 +1,11 @@
-"""`python -m graftjit demo`: real handwritten digits; eager, `@jit` and `compile(model)` side by side.
+"""`python -m graftjit demo`: handwritten digits with eager, `@jit` and `compile(model)` side by
+side.
 
-In: scikit-learn's bundled digits (1,797 images of 8x8). Out: text for a terminal of 100 columns, and status 0 when
-all three agree, 1 when not. It trains the documents' network for a moment in plain Python, compares answers
-and times (medians of interleaved rounds), changes an attribute between two calls, shows a graph break that
-is located and explained, and ends with the report. Nothing is timed that is not shown.
+In: scikit-learn's digits (1,797 images of 8x8). Out: text for a terminal of 100 columns, and status
+0 if all three agree, else 1. It trains the network of the static-graph documentation in plain
+Python, compares results and times (medians of interleaved rounds), changes an attribute between two
+calls, shows a graph break with its explanation, and ends with the report. All measured times are
+shown.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _TOLERANCE = 1e-4
 
 
 class Network(nn.Cell):
-    """The network of the static-graph documents, for images of 8x8; `scale` is there to be changed."""
+    """The network of the static-graph documentation, for 8x8 images. The demo changes `scale`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +54,7 @@ class Network(nn.Cell):
 
 
 def confidence(logits: Any) -> Any:
-    """A function with a graph break, on purpose: `.item()` needs data in the middle."""
+    """A function with an intentional graph break: `.item()` needs data in the middle."""
     probabilities = torch.softmax(logits, -1)
     best = probabilities.max(-1).values
     worst = best.min().item()
@@ -61,7 +63,7 @@ def confidence(logits: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """images [n, 1, 8, 8] in 0..1, labels [n]; three quarters to train with, one to test with."""
+    """images [n, 1, 8, 8] in 0..1, labels [n]; three quarters for training, one for testing."""
 
     train_images: Any
     train_labels: Any
@@ -83,7 +85,7 @@ def load_digits() -> Digits:
 
 
 def train(model: Any, digits: Digits, epochs: int = 8) -> float:
-    """Plain Python and torch; the loss of the last batch."""
+    """Train in plain Python and torch; returns the loss of the last batch."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loss_of = nn.CrossEntropyLoss()
     model.set_train()
@@ -102,7 +104,7 @@ def train(model: Any, digits: Digits, epochs: int = 8) -> float:
 def medians(
     candidates: dict[str, Callable[[], Any]], repeat: int, rounds: int = _ROUNDS
 ) -> dict[str, float]:
-    """Median seconds a call, in rounds that take the candidates in turn, each time in another order."""
+    """Median seconds per call. Each round runs all candidates, in a new order."""
     order, shuffled = list(candidates.items()), random.Random(0)
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for _round in range(rounds):
@@ -117,7 +119,7 @@ def medians(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What the table shows for one way to run the model; times in seconds."""
+    """A row of the table, for one form of the model; times in seconds."""
 
     name: str
     first: float
@@ -128,8 +130,8 @@ class _Row:
 
 
 def compare(model: Any, digits: Digits) -> list[_Row]:
-    """Eager, `@jit` and `compile(model)` on the same weights and images, without gradients; each first call
-    starts from an empty kernel store."""
+    """Eager, `@jit` and `compile(model)` on the same weights and images, without gradients. Each
+    first call starts with an empty kernel store."""
 
     def forward(images: Any) -> Any:
         return model(images)
@@ -140,7 +142,8 @@ def compare(model: Any, digits: Digits) -> list[_Row]:
         "compile(model)": graftjit.compile(model),
     }
     batch, single = digits.test_images[:64], digits.test_images[:1]
-    forward(batch)  # what torch itself sets up at a first call is nobody's
+    # Exclude torch's own setup at a first call.
+    forward(batch)
     first = {}
     for name, way in ways.items():
         with tempfile.TemporaryDirectory() as folder, SESSION.override(cache_dir=Path(folder)):
@@ -216,13 +219,14 @@ def _graph_break(say: Callable[..., None], logits: Any) -> bool:
 
 
 def run(width: int | None = None) -> int:
-    """The whole demo; the exit status."""
+    """Run the whole demo; returns the exit status."""
     try:
         import sklearn  # noqa: F401
         from rich.console import Console
     except ImportError as error:
         print(
-            f"The demo needs {error.name}: pip install 'graftjit[demo]', or `make demo` in a checkout.",
+            f"The demo needs {error.name}: pip install 'graftjit[demo]', or `make demo` in a"
+            f" checkout.",
             file=sys.stderr,
         )
         return 1
@@ -243,7 +247,8 @@ def run(width: int | None = None) -> int:
         rows = compare(model, digits)
         say(_table(rows, len(digits.test_labels)))
         say(
-            "  first call: from an empty kernel store; x: times faster than eager, medians of interleaved rounds"
+            "  first call: from an empty kernel store; x: times faster than eager, medians of"
+            " interleaved rounds"
         )
         agree = all(row.right == rows[0].right and row.difference <= _TOLERANCE for row in rows)
         seen = _attribute_change(say, model, digits)

@@ -1,4 +1,4 @@
-"""`python -m graftjit doctor`: what is there, what is missing, what to do about it."""
+"""`python -m graftjit doctor`: the state of the installation, what is missing, what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 
 NAME = "doctor"
 HELP = "versions, compiler, processor, GPU, kernel store; what is missing and how to mend it"
-NEEDS_ALL = False  # it has to work where the rest of graftjit cannot be imported
+# The command must work even if the rest of graftjit cannot be imported.
+NEEDS_ALL = False
 EXAMPLES = """\
 examples:
   python -m graftjit doctor

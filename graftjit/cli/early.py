@@ -1,8 +1,9 @@
-"""What the command line answers before torch is imported: help, mistakes, `codes`; and what works without the rest.
+"""Commands that run before torch is imported: help, mistakes, `codes`, and `doctor`.
 
-Imported first by `graftjit`. In any other program it does nothing. Where the process is `python -m graftjit ...` (or
-the script `graftjit` beside this Python) and its command needs no compiled function, the command is run here and the
-process ends: `codes` answers at once, and `doctor` also where the native part of graftjit cannot be loaded.
+`graftjit` imports this module first. In a process `python -m graftjit ...` (or the script
+`graftjit` beside this Python) whose command needs no compiled function, it runs the command and
+ends the process. So `codes` answers at once, and `doctor` works even if the native part of graftjit
+cannot be loaded. In any other process the module does nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import sys
 
 
 def command_line() -> list[str] | None:
-    """The words after `python -m graftjit`, or after the console script; None in any other process."""
+    """The arguments after `python -m graftjit` or the console script; None in any other process."""
     words = getattr(sys, "argv", None) or [""]
-    if words[0] == "-m":  # so it is while runpy looks for the module, and then only
+    # argv[0] is "-m" only while runpy looks for the module.
+    if words[0] == "-m":
         return (
             words[1:]
             if sys.orig_argv[-len(words) - 1 :] == ["-m", "graftjit", *words[1:]]

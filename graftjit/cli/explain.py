@@ -1,7 +1,8 @@
-"""`python -m graftjit explain SCRIPT`: run a program, then report what was compiled of it and what was not.
+"""`python -m graftjit explain SCRIPT`: runs a program and reports what was compiled and what was
+not.
 
-In: a script or module with its own words. Out: the report on stdout, or wherever it is wanted, and the exit status of
-the script; 1 where the script went well and a limit on breaks or recompiles is passed.
+In: a script or module with its own arguments. Out: the report on stdout or elsewhere, and the exit
+status of the script; 1 if the script succeeded but exceeded a limit on breaks or recompiles.
 """
 
 from __future__ import annotations
@@ -44,32 +45,46 @@ def add(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is run")
     what.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
     what.add_argument(
-        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE",
         help="in place of SCRIPT: a module, with its own arguments behind it",
-    )  # fmt: skip
+    )
     what.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments"
     )
     more = parser.add_argument_group("what is compiled besides what the script asks for")
     more.add_argument(
-        "--all", action="store_true",
+        "--all",
+        action="store_true",
         help="every nn.Module that is called from outside of another module",
-    )  # fmt: skip
+    )
     more.add_argument(
-        "--graph-mode", action="store_true",
+        "--graph-mode",
+        action="store_true",
         help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
-    )  # fmt: skip
+    )
     out = parser.add_argument_group("where the report goes")
     out.add_argument(
-        "-v", "--verbosity", type=whole_number, default=1, metavar="N",
-        help="0: is it clean; 1: one screen (the default); 2: everything, guards too; 3: graphs and kernels too",
-    )  # fmt: skip
+        "-v",
+        "--verbosity",
+        type=whole_number,
+        default=1,
+        metavar="N",
+        help="0: is it clean; 1: one screen (the default); 2: everything, guards too; 3: graphs"
+        " and kernels too",
+    )
     out.add_argument("--html", metavar="FILE", help="also as one HTML page")
     out.add_argument("--json", metavar="FILE", help="also as JSON")
     out.add_argument(
-        "--save", metavar="FILE", action="append", default=[],
-        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several times",
-    )  # fmt: skip
+        "--save",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several"
+        " times",
+    )
     out.add_argument(
         "--stderr", action="store_true", help="on stderr: stdout is the script's alone"
     )
@@ -94,7 +109,7 @@ def whole_number(text: str) -> int:
 
 
 def program_of(parsed: argparse.Namespace) -> scripts.Program:
-    """The program that `SCRIPT ...` or `-m MODULE ...` names; exit status 2 where there is none."""
+    """The program of `SCRIPT ...` or `-m MODULE ...`. Exits with status 2 if there is none."""
     if parsed.module:
         if parsed.script is not None:
             parsed.parser.error("either SCRIPT or -m MODULE")
@@ -107,7 +122,7 @@ def program_of(parsed: argparse.Namespace) -> scripts.Program:
 def run(parsed: argparse.Namespace) -> int:
     program = program_of(parsed)
     files = [name for name in (parsed.html, parsed.json, *parsed.save) if name is not None]
-    _check_files(parsed)  # before the script runs, which may take long
+    _check_files(parsed)  # before the script, which may run for a long time
     old = None if parsed.diff is None else _old_report(parsed.diff)
     status, report, about = _watched(parsed, program)
     out = sys.stderr if parsed.stderr else sys.stdout
@@ -125,7 +140,7 @@ def run(parsed: argparse.Namespace) -> int:
 
 
 def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int, Report, list[str]]:
-    """Run the program. (status, report, lines about how)."""
+    """Run the program. Returns (status, report, lines on compiled modules)."""
     from ..context import GRAPH_MODE, set_context
     from ..jit import everything_counted
     from ..runtime.process.session import SESSION
@@ -142,7 +157,7 @@ def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int,
 
 @contextlib.contextmanager
 def all_modules(wanted: bool) -> Iterator[Any]:
-    """Every outermost module is compiled in the block, if that is wanted."""
+    """Compile every outermost module within the block, if `wanted`."""
     if not wanted:
         yield None
         return
@@ -153,14 +168,14 @@ def all_modules(wanted: bool) -> Iterator[Any]:
 
 
 def _about(modules: Any) -> list[str]:
-    """Which modules `--all` has compiled."""
+    """The modules that `--all` has compiled."""
     names = [name + (f" ({n} of them)" if n > 1 else "") for name, n in modules.named.items()]
     told = ", ".join(names) if names else "none was called"
     return [f"modules called from outside of another one: {told}"]
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Each can be written as far as can be known, and has a suffix that says how."""
+    """Check that the files have valid suffixes and existing folders."""
     for name, allowed in ((parsed.html, (".html", ".htm")), (parsed.json, (".json",))):
         check_saves([] if name is None else [name], allowed)
     check_saves(parsed.save)
@@ -171,9 +186,10 @@ def check_saves(names: list[str], allowed: tuple[str, ...] = _SUFFIXES) -> None:
     for name in names:
         if not name.lower().endswith(allowed):
             raise OptionError(
-                "a report is saved by the suffix of its file name", expected=" or ".join(allowed),
+                "a report is saved by the suffix of its file name",
+                expected=" or ".join(allowed),
                 found=repr(name),
-            )  # fmt: skip
+            )
         if not Path(name).absolute().parent.is_dir():
             raise OptionError("the folder of this file is not there", found=repr(name))
 
@@ -194,7 +210,8 @@ def _old_report(name: str) -> Report:
 
 
 def _beyond_limits(parsed: argparse.Namespace, report: Report) -> int:
-    """1 where there are more breaks or recompiles than allowed; what is not limited may be as many as there are."""
+    """1 if there are more breaks or recompiles than allowed, else 0. Without an option there is no
+    limit."""
     if parsed.max_breaks is None and parsed.max_recompiles is None:
         return 0
     most = [sys.maxsize if n is None else n for n in (parsed.max_breaks, parsed.max_recompiles)]

@@ -1,9 +1,11 @@
-"""Compiles every module that a program calls from outside of another module, without a change of the program.
+"""Compiles every module that a program calls from outside another module, without changing the
+program.
 
-In: a block, in which `torch.nn.Module.__call__` is one that looks for the module's compiled form. Out: the program runs
-as before, hooks and all (what is compiled is the module's own call), and the modules that were compiled. Calls inside of
-a compiled one, or of a function that the program itself has jitted, belong to that one. A module that has been called
-is not kept alive. Used by `python -m graftjit explain --all`.
+In: a block, in which `torch.nn.Module.__call__` is replaced by a function that calls the module's
+compiled form. Out: the program runs as before, including hooks (the module's own call is compiled),
+and the compiled modules are recorded. Calls within a compiled module, or within a function that the
+program itself has jitted, belong to that one. Modules are not kept alive. `python -m graftjit
+explain --all` uses this module.
 """
 
 from __future__ import annotations
@@ -30,18 +32,18 @@ from . import run_script as scripts
 
 @dataclass(slots=True, eq=False)
 class Outermost:
-    """The compiled calls of a program's outermost modules. `named`: how many modules of each name there were."""
+    """The compiled calls of a program's outermost modules. `named`: number of modules by class
+    name."""
 
     config: JitConfig
     named: dict[str, int] = field(default_factory=dict)
-    calls: list[JitFunction] = field(
-        default_factory=list
-    )  # they outlive their modules, for the report
+    # They outlive their modules, for the report.
+    calls: list[JitFunction] = field(default_factory=list)
     _of: dict[int, tuple[weakref.ref[Any], JitFunction]] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.RLock)
 
     def call_of(self, model: torch.nn.Module) -> JitFunction:
-        """The compiled call of this module, made at its first."""
+        """The compiled call of this module, created at its first call."""
         found = self._of.get(id(model))
         if found is not None and found[0]() is model:
             return found[1]
@@ -62,7 +64,8 @@ class Outermost:
 
 
 def _call_of(kind: type) -> types.FunctionType:
-    """A function `(self, *args, **kwargs)` that calls a module as torch does, with code of its own."""
+    """A function `(self, *args, **kwargs)` that calls a module as torch does, with its own code
+    object."""
 
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         return _CALL(self, *args, **kwargs)
@@ -78,11 +81,11 @@ _CALL = torch.nn.Module.__call__
 
 @contextlib.contextmanager
 def every_module(config: JitConfig | None = None) -> Iterator[Outermost]:
-    """Within the block, in all threads."""
+    """Compile outermost modules in all threads within the block."""
     found = Outermost(options_of(False, None, config))
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Inside of a compiled call the frame hook looks at what is called; while that is captured it is walked.
+        # Within a compiled call the frame hook handles called modules, and capture walks them.
         if capturing() or _native.hook_status()["lookup"] or isinstance(self, _WITHOUT_CODE):
             return _CALL(self, *args, **kwargs)
         return found.call_of(self)(self, *args, **kwargs)

@@ -1,8 +1,9 @@
-"""The command line: `python -m graftjit COMMAND`. One file a command; this one has the table of them.
+"""The command line: `python -m graftjit COMMAND`. This file has the table of commands.
 
-In: words. Out: text on stdout, and an exit status: 0 it went well; 1 it did not (the demo found a difference, a limit
-was passed, `doctor` found something to mend); 2 the words were not understood; `explain` and `bench` give the status of
-the script that they run. Until a command runs, nothing here imports torch.
+In: arguments. Out: text on stdout, and an exit status: 0 success; 1 failure (the demo found a
+difference, a limit was exceeded, `doctor` found a problem); 2 invalid arguments. `explain` and
+`bench` return the status of the script that they run. Until a command runs, nothing here imports
+torch.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for command in _COMMANDS:
         made = commands.add_parser(
-            command.NAME, help=command.HELP, description=command.HELP, epilog=command.EXAMPLES,
-        )  # fmt: skip
+            command.NAME,
+            help=command.HELP,
+            description=command.HELP,
+            epilog=command.EXAMPLES,
+        )
         made.prog = f"{parser.prog} {command.NAME}"
         command.add(made)
         made.set_defaults(run=command.run, needs_all=command.NEEDS_ALL, parser=made)
@@ -59,7 +63,8 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status. Raises SystemExit where the words are not understood, or ask for help."""
+    """Run one command; returns the exit status. Raises SystemExit for invalid arguments and for
+    help."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     parsed = parser.parse_args(words)
@@ -83,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def before_torch(words: list[str]) -> None:
-    """End the process with the answer, where these words need nothing but what is below `graftjit.runtime`."""
+    """Run the command and end the process, if the command does not need torch."""
     parsed = _parser().parse_args(words)
     if not getattr(parsed, "needs_all", False):
         sys.exit(main(words))

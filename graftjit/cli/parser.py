@@ -1,7 +1,7 @@
-"""How the command line reads words and says what it did not understand.
+"""Argument parser and terminal helpers of the command line.
 
-`Parser` is argparse with the nearest word when a command, an option or a choice is misspelt. `near_file` does the same
-for the name of a file; `size` writes bytes for people; `Paint` colours on a terminal only.
+`Parser` is argparse with suggestions for misspelt commands, options and choices. `near_file` does
+the same for file names; `size` formats bytes; `Paint` adds colour on terminals.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WRONG = (
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with suggestions. `below`: the parsers of its commands by name."""
+    """argparse with suggestions. `below`: the parsers of its commands, by name."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and what may have been meant; exit status 2."""
+        """Print what is wrong and what may have been meant; exit status 2."""
         owner = next((self.below[word] for word in self._typed if word in self.below), self)
         wrong = [
             word for form in _WRONG for found in form.findall(message) for word in found.split()
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def near_file(name: str) -> str:
-    """`"; did you mean 'x'?"` where the folder has a file of nearly that name."""
+    """`"; did you mean 'x'?"` if the folder has a file with a similar name, else ""."""
     path = Path(name)
     try:
         names = os.listdir(path.parent)
@@ -79,13 +79,13 @@ def size(count: int) -> str:
 
 
 def may_colour(stream: TextIO) -> bool:
-    """On a terminal that can, unless NO_COLOR is set to anything."""
+    """Whether the stream is a terminal with colours and NO_COLOR is not set."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return wanted and stream.isatty()
 
 
 class Paint:
-    """Bold and dim text where `stream` shows them."""
+    """Bold and dim text, if `stream` supports it."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._on = may_colour(sys.stdout if stream is None else stream)
@@ -98,7 +98,7 @@ class Paint:
 
 
 def sure(question: str) -> bool:
-    """Ask on a terminal; True where nobody is there to ask, for then a script has said what it wants."""
+    """Ask on a terminal. Without one, return True: a script has decided already."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)

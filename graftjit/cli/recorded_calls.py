@@ -1,11 +1,12 @@
-"""The calls of a program's jitted functions, kept and made again: plain, jitted, and by a peer, beside each other.
+"""Recording and repetition of a program's jitted calls: plain, jitted, and by another compiler.
 
-In: a program that runs in the block of `recording`. Out: one `Call` for each combination of arguments that was compiled
-anew, with copies of its tensors, and `measure`, which times it. Used by `python -m graftjit bench`.
+In: a program that runs in the block of `recording`. Out: one `Call` for each newly compiled
+combination of arguments, with copies of its tensors, and `measure`, which times it. `python -m
+graftjit bench` uses this module.
 
-Tensors of the arguments are copies made before the call, so that later writes do not show; models and all other objects
-are the program's own, in the state in which it left them. A call that writes into tensors goes on doing so while it is
-timed, and its results are not compared.
+Tensor arguments are copied before the call, so that later writes have no effect. Models and all
+other objects are the program's own, in their final state. A call that writes to tensors keeps doing
+so while it is timed, and its results are not compared.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from ..dispatch.unit import UNITS, Unit
 from ..ir.dataclass import dataclass, field
 
 MOST_A_FUNCTION = 8
-_BATCH = 2e-3  # seconds that one batch of calls takes at least
+_BATCH = 2e-3  # least seconds for a batch of calls
 _ROUNDS = 15
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call. `face`: the jitted callable; `grad`: whether gradients were recorded."""
+    """One call. `face`: the jitted callable; `grad`: whether gradients were enabled."""
 
     name: str
     face: Any
@@ -45,17 +46,16 @@ class Call:
 
     @property
     def signature(self) -> str:
-        """The arguments, as far as a line has room."""
+        """The arguments as a short text."""
         named = [f"{name}={_shown(value)}" for name, value in self.kwargs.items()]
-        args = (
-            self.args[1:] if self.name.endswith("()") else self.args
-        )  # of a module, the module itself
+        # The first argument of a module's call is the module itself.
+        args = self.args[1:] if self.name.endswith("()") else self.args
         return ", ".join([*map(_shown, args), *named])
 
 
 @dataclass(slots=True, eq=False)
 class Recording:
-    """`calls` in the order in which they were met; `left_out`: those beyond MOST_A_FUNCTION."""
+    """`calls` in order; `left_out`: number of calls beyond MOST_A_FUNCTION."""
 
     calls: list[Call] = field(default_factory=list)
     left_out: int = 0
@@ -63,8 +63,8 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Seconds a call: medians. `error`: the largest difference from plain Python by its largest value, None where it
-    was not compared; `said`: what else is to be told."""
+    """Median seconds per call. `error`: the largest difference from plain Python relative to its
+    largest value, None if not compared; `said`: a remark."""
 
     name: str
     signature: str
@@ -77,7 +77,7 @@ class Result:
 
 @contextlib.contextmanager
 def recording() -> Iterator[Recording]:
-    """In the block each miss of a jitted function is kept as a call."""
+    """Within the block, record each miss of a jitted function as a call."""
     found, before = Recording(), Unit.miss
 
     def miss(self: Unit, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
@@ -97,7 +97,7 @@ def recording() -> Iterator[Recording]:
 
 
 def _call_of(name: str, face: Any, code: types.CodeType, values: tuple[Any, ...]) -> Call:
-    """The arguments as the locals of a frame that has not begun hold them."""
+    """The call with the arguments in the locals of a frame that has not started."""
     at, only = code.co_argcount, code.co_kwonlyargcount
     args = list(values[:at])
     kwargs = dict(zip(code.co_varnames[at : at + only], values[at : at + only], strict=True))
@@ -107,12 +107,17 @@ def _call_of(name: str, face: Any, code: types.CodeType, values: tuple[Any, ...]
         at += 1
     if code.co_flags & inspect.CO_VARKEYWORDS:
         kwargs |= values[at]
-    return Call(name, face, tuple(map(_copied, args)), {n: _copied(v) for n, v in kwargs.items()},
-                torch.is_grad_enabled())  # fmt: skip
+    return Call(
+        name,
+        face,
+        tuple(map(_copied, args)),
+        {n: _copied(v) for n, v in kwargs.items()},
+        torch.is_grad_enabled(),
+    )
 
 
 def _copied(value: Any) -> Any:
-    """Tensors in plain containers are copied, with whether they require a gradient."""
+    """The value with copies of tensors in plain containers, which keep requires_grad."""
     if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if type(value) in (list, tuple):
@@ -123,7 +128,8 @@ def _copied(value: Any) -> Any:
 
 
 def measure(call: Call, peer: bool, rounds: int = _ROUNDS) -> Result:
-    """Time the call plain, jitted and, if asked for, by torch.compile: batches in turn, the median of each."""
+    """Time the call plain, jitted and, on request, by torch.compile, in alternating batches.
+    Returns medians."""
     function = call.face.__wrapped__
     ways: dict[str, Callable[[], Any]] = {
         "plain": lambda: call(function),
@@ -140,17 +146,19 @@ def measure(call: Call, peer: bool, rounds: int = _ROUNDS) -> Result:
         for _ in range(rounds):
             for name, way in ways.items():
                 times[name].append(_batch(name, way, counts[name]))
-    except (
-        Exception
-    ) as raised:  # a call of the program's, in a state that is not that of its first one
-        return Result(**result, said=f"raises {type(raised).__name__} when it is called again")  # type: ignore[arg-type]
+    # The program is in another state than at the first call.
+    except Exception as raised:
+        return Result(
+            **result,  # type: ignore[arg-type]
+            said=f"raises {type(raised).__name__} when it is called again",
+        )
     medians = {name: statistics.median(found) for name, found in times.items()}
     return Result(**result, **medians, error=error, said=said)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
 def _jit_is(on: bool) -> Iterator[None]:
-    """Jitted callables below, and frames that they meet, run as they are written where `on` is false."""
+    """Unless `on`, run jitted callables and the frames below them uncompiled within the block."""
     states = [] if on else [s for u in (*UNITS, *hook.units()) for s in u.states if not s.disabled]
     for state in states:
         state.disabled = True
@@ -162,7 +170,7 @@ def _jit_is(on: bool) -> Iterator[None]:
 
 
 def _batch(name: str, way: Callable[[], Any], count: int) -> float:
-    """Seconds a call over `count` calls."""
+    """Seconds per call over `count` calls."""
     with _jit_is(name == "jitted"):
         start = time.perf_counter()
         for _ in range(count):
@@ -171,13 +179,13 @@ def _batch(name: str, way: Callable[[], Any], count: int) -> float:
 
 
 def _calls_a_batch(name: str, way: Callable[[], Any]) -> int:
-    for _ in range(2):  # what the first calls compile, they do here
+    for _ in range(2):  # the first calls compile
         spent = _batch(name, way, 1)
     return max(1, min(1000, int(_BATCH / max(spent, 1e-7))))
 
 
 def _compared(call: Call, ways: dict[str, Callable[[], Any]]) -> tuple[float | None, str]:
-    """The error of the jitted results, and a word where there is none."""
+    """The error of the jitted results, or None with the reason why there is none."""
     watched = [
         t for value in (call.args, call.kwargs, call.face.__wrapped__) for t in _tensors(value)
     ]
@@ -198,7 +206,7 @@ def _compared(call: Call, ways: dict[str, Callable[[], Any]]) -> tuple[float | N
 
 
 def _tensors(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:
-    """Those that a value leads to: in containers, modules, closures and the globals that code names."""
+    """The tensors reachable from a value through containers, modules, closures and used globals."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, torch.nn.Module):

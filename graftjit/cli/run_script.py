@@ -1,8 +1,8 @@
-"""Runs a script or module as `python SCRIPT` or `python -m MODULE` would, inside this process.
+"""Runs a script or module in this process like `python SCRIPT` or `python -m MODULE`.
 
-In: its name and its own arguments. Out: its exit status, and its namespace, which keeps alive what it has compiled.
-`sys.argv`, `sys.path[0]`, `__main__` and the traceback of a failure are those of plain Python. Used by `explain` and
-`bench` of the command line.
+In: its name and its own arguments. Out: its exit status, and its namespace, which keeps its
+compiled functions alive. `sys.argv`, `sys.path[0]`, `__main__` and the traceback of a failure are
+those of plain Python. `explain` and `bench` use this module.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ..ir.dataclass import dataclass
 from ..runtime.errors import UserError, did_you_mean
 from .parser import near_file
 
-_OURS = {__file__}  # files whose frames no user has to see
+_OURS = {__file__}  # files whose frames are hidden in tracebacks
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is to be run. `name`: for people; `first`: what stands first in sys.path, None to leave that as it is."""
+    """A program to run. `name`: for display; `first`: the first item of sys.path, or None to leave
+    it unchanged."""
 
     name: str
     argv: tuple[str, ...]
@@ -39,7 +40,8 @@ class Program:
 
 
 def script(path: str, arguments: Sequence[str]) -> Program:
-    """A file, or a folder or archive with `__main__.py` in it. Raises UserError where there is none."""
+    """A file, or a folder or archive that contains `__main__.py`. Raises UserError if it does not
+    exist."""
     found = Path(path)
     if not found.exists():
         raise UserError(f"there is no file {path}{near_file(path)}", expected="a Python program")
@@ -54,7 +56,7 @@ def script(path: str, arguments: Sequence[str]) -> Program:
 
 
 def module(name: str, arguments: Sequence[str]) -> Program:
-    """A module found by name, or the `__main__` of a package. Raises UserError where there is none."""
+    """A module by name, or the `__main__` of a package. Raises UserError if it does not exist."""
     with _path(os.getcwd()):
         spec = _spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -76,8 +78,8 @@ def _spec(name: str) -> ModuleSpec | None:
 
 
 def run(program: Program) -> tuple[int, dict[str, Any]]:
-    """(exit status, namespace). A failure has been told as Python does, by `sys.excepthook`. Ends when the program's
-    threads have."""
+    """Run the program; returns (exit status, namespace). Failures are printed by `sys.excepthook`,
+    as in Python. Waits for the program's threads."""
     main = _main_module(program)
     with _path(program.first), _in_place(main, program.argv):
         status = 0
@@ -85,7 +87,7 @@ def run(program: Program) -> tuple[int, dict[str, Any]]:
             exec(_code(program), main.__dict__)
         except SystemExit as stop:
             status = _status(stop.code)
-        except BaseException as error:  # whatever it is: it ends the program, and not us
+        except BaseException as error:  # any exception ends the program, but not this process
             told = _without_ours(error)
             sys.excepthook(type(told), told, told.__traceback__)
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
@@ -111,15 +113,19 @@ def _code(program: Program) -> types.CodeType:
 def _main_module(program: Program) -> types.ModuleType:
     spec, main = program.spec, types.ModuleType("__main__")
     main.__dict__.update(
-        __file__=program.file, __cached__=None, __annotations__={}, __builtins__=sys.modules["builtins"],
-        __spec__=spec, __package__=None if spec is None else spec.parent,
+        __file__=program.file,
+        __cached__=None,
+        __annotations__={},
+        __builtins__=sys.modules["builtins"],
+        __spec__=spec,
+        __package__=None if spec is None else spec.parent,
         __loader__=SourceFileLoader("__main__", program.file) if spec is None else spec.loader,
-    )  # fmt: skip
+    )
     return main
 
 
 def _status(code: object) -> int:
-    """What Python makes of the argument of sys.exit()."""
+    """The exit status for the argument of sys.exit(), as in Python."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -143,7 +149,8 @@ def _in_place(main: types.ModuleType, argv: tuple[str, ...]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _path(first: str | None) -> Iterator[None]:
-    """`first` in front of sys.path, in the place of what Python put there for us; under `python -P`, as it is."""
+    """Put `first` at the front of sys.path, in place of the item that Python put there for
+    graftjit. Nothing changes under `python -P`."""
     before = sys.path[:]
     if first is not None and not sys.flags.safe_path:
         ours = ("", os.getcwd(), os.path.dirname(os.path.abspath(sys.argv[0])))
@@ -155,12 +162,13 @@ def _path(first: str | None) -> Iterator[None]:
 
 
 def hide(file: str) -> None:
-    """Frames of this file of ours are left out where a script's failure is told."""
+    """Hide frames of this file in the traceback of a script's failure."""
     _OURS.add(file)
 
 
 def _without_ours(error: BaseException) -> BaseException:
-    """The same exception, its traceback (and those of what led to it) without our frames."""
+    """The same exception, with graftjit's frames removed from its traceback and those of its
+    causes."""
     seen: set[int] = set()
     following: list[BaseException | None] = [error]
     while following:

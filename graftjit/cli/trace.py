@@ -1,4 +1,4 @@
-"""`python -m graftjit trace FILE.jsonl`: the report of what GRAFTJIT_TRACE has written."""
+"""`python -m graftjit trace FILE.jsonl`: the report on a trace that GRAFTJIT_TRACE has written."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-v", "--verbosity", type=whole_number, default=1, metavar="N", help="0 to 3, as of explain"
     )
     parser.add_argument(
-        "--save", metavar="FILE", action="append", default=[],
-        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several times",
-    )  # fmt: skip
+        "--save",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several"
+        " times",
+    )
 
 
 def run(parsed: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
-"""Dispatch: from a call to an entry, and what a miss does.
+"""Dispatch: finds the entry for a call, and handles misses.
 
-In: a call of a marked function. Out: the entry that holds, or a new one.
+In: a call of a jitted function. Out: the matching entry, or a new one.
 Open first: `unit.py`.
 """

@@ -1,8 +1,9 @@
-"""Turns: one thread captures at a time, and what a fork finds of it.
+"""The capture lock: one thread captures at a time, also across a fork.
 
-In: a thread that has missed. Out: its turn, for as long as the block lasts; the garbage collector rests meanwhile. A
-thread that has its turn already (a finalizer or callback that calls a compiled function) gets none, nor does one that
-has waited for very long: their calls run in plain Python.
+In: a thread with a miss. Out: the lock for the duration of a block, during which the garbage
+collector is off. A thread that already holds the lock (a finalizer or callback that calls a
+compiled function) does not get it, nor does one that has waited too long. Their calls run in plain
+Python.
 """
 
 from __future__ import annotations
@@ -13,31 +14,33 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-WAIT = 300.0  # seconds; whoever holds the turn as long as this waits, in the end, for the one who waits here
-FORK_WAIT = (
-    90.0  # seconds that a fork waits for a capture in another thread: more than a compiler is given
-)
+# Seconds until a waiting thread gives up, since the owner may in turn be waiting for it.
+WAIT = 300.0
+# Seconds that a fork waits for a capture in another thread: longer than a compiler may run.
+FORK_WAIT = 90.0
 
 
 class Turns:
-    """One a process."""
+    """The capture lock of the process."""
 
     def __init__(self) -> None:
-        self._resting = False  # the collector has been stopped by us
-        self._forking: threading.Lock | None = None  # held for the moment of a fork
+        self._resting = False  # whether this object disabled the collector
+        self._forking: threading.Lock | None = None  # acquired for the duration of a fork
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In the child there is this thread only: a turn that another one had there is over."""
+        """Make the locks anew after fork: the child has only this thread."""
         self._lock = threading.Lock()
         self._here = threading.local()
-        self.making = threading.RLock()  # for a moment only: two threads make one state
+        # Held briefly, so that two threads get the same state.
+        self.making = threading.RLock()
         if self._resting:
             self._resting = False
             gc.enable()
 
     def before_fork(self) -> None:
-        """A child must not find a module half imported: whoever captures, and so imports, finishes first."""
+        """Wait for a running capture, which may be importing, so that the child finds no partly
+        imported module."""
         self._forking = None
         if not self.mine and self._lock.acquire(timeout=FORK_WAIT):
             self._forking = self._lock
@@ -49,12 +52,12 @@ class Turns:
 
     @property
     def mine(self) -> bool:
-        """Whether this thread has the turn."""
+        """Whether this thread holds the lock."""
         return getattr(self._here, "mine", False)
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
-        """Whether this thread has got the turn; it has it until the end of the block."""
+        """Acquire the lock for the block; yields whether that succeeded."""
         lock, here = self._lock, self._here
         if not lock.acquire(timeout=WAIT):
             yield False
@@ -69,8 +72,8 @@ class Turns:
 
     @contextmanager
     def _no_collection(self) -> Iterator[None]:
-        """Capture makes many small objects that die by themselves; a full collection of torch's heap among them
-        costs 50 ms and finds nothing."""
+        """Disable garbage collection. Capture makes many small objects without cycles, and a full
+        collection of torch's heap costs 50 ms and frees nothing."""
         self._resting = gc.isenabled()
         gc.disable()
         try:
@@ -85,6 +88,6 @@ TURNS = Turns()
 
 
 def other_threads() -> bool:
-    """Whether somebody else may be changing what is looked at here: `threading` knows nothing of threads that the
-    program began by `_thread`."""
+    """Whether other threads may change the objects of a frame. `threading` does not count threads
+    that the program started with `_thread`."""
     return threading.active_count() > 1 or _thread._count() > 0

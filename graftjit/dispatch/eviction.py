@@ -1,12 +1,13 @@
-"""Room: which entries of one code object stay, and whether one more is worth making.
+"""Eviction: the entries of a code object that are kept, and whether to make another one.
 
-In: the state at each miss, with the first guard that failed in the nearest entry. Out: yes or no, and, at the limit,
-the entry that goes: the one that has answered least of late. A function whose new entries hardly ever answer a second
-call is not compiled for ever: a combination must then be met twice, later four times, up to 64 times, before it is
-compiled; and whatever comes, one call in so many is. Where a frame is compiled again and again and no tensor operator has
-ever been met, an entry gains nothing: of the calls that no entry answers, one in so many is compiled. So nothing is ever
-turned off, and what is useful is found.
-Kept of a combination are texts and weak references.
+In: the state at each miss, with the first failed guard of the nearest entry. Out: whether to
+compile, and, at the limit, the entry to evict: the least recently useful one.
+
+Compilation is throttled, never disabled. If new entries of a function hardly ever answer a second
+call, a combination must be met twice before it is compiled, later 4 times, up to 64 times; in any
+case one call in a certain number is compiled. If a frame is compiled repeatedly and never has a
+tensor operator, an entry gains nothing, so only one in a number of missed calls is compiled. For a
+combination, only texts and weak references are kept.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ if TYPE_CHECKING:
     from ..runtime.guards.mirror import FrameView
     from ..runtime.guards.rows import Row
 
-PATIENCE = (
-    32  # entries that went without use, before new combinations have to be met more than once
-)
-_DEAD = 4  # what an entry without use counts for when an object that it was made for has died: it can never be of use
-_PAYS = 8  # calls that an entry has to answer to have been of use
-_MOST = 6  # 64 times at most
-_BETWEEN = (
-    16  # calls between two that are compiled whatever they bring, for each time that is asked for
-)
-_BARREN = 16  # entries without a tensor operator, each one anew for its code
+# So many useless evicted entries raise the number of times that a combination must be met.
+PATIENCE = 32
+# Weight of a useless entry that died because an object it was made for died.
+_DEAD = 4
+_PAYS = 8  # calls that an entry must answer to count as useful
+_MOST = 6  # exponent of the largest number of times: 64
+# Times this number, the calls after which one is compiled in any case.
+_BETWEEN = 16
+_BARREN = 16  # repeated entries of a frame without a tensor operator before it is throttled
 _REMEMBERED = 256
-_COMPARED = 8  # entries that a call is compared with to say what has changed
+_COMPARED = 8  # newest entries with which a missed call is compared
 _BY_IDENTITY = ("is", "type", "mro")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What keeps a call from the nearest entry: `row` failed, `now` and `before` in words. `subject`: the object
-    itself where it is one that identity decides about; `failed`: the row that failed in each of the newest entries."""
+    """The difference between a call and the nearest entry: `row` failed; `now` and `before` as
+    text. `subject`: the object itself, if identity decides. `failed`: the failed row of each of the
+    newest entries."""
 
     row: Row
     code: str
@@ -56,7 +57,7 @@ class Change:
 
 
 def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
-    """The guard that failed in the entry that came nearest, among the newest; None if there is no entry."""
+    """The failed guard of the nearest entry among the newest ones; None if there is no entry."""
     from ..runtime.guards.mirror import Reader, explain_failure, failure_code, mirror
 
     nearest: tuple[int, Row] | None = None
@@ -78,7 +79,7 @@ def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
 
 @dataclass(slots=True)
 class _Use:
-    """Of one entry: answers seen so far, and their sum with old ones counting less."""
+    """The use of one entry: its hits so far, and their sum with exponential decay."""
 
     entry: Any
     hits: int = 0
@@ -86,14 +87,14 @@ class _Use:
 
 
 class Room:
-    """Kept by a state; used by one thread at a time."""
+    """The eviction data of a state. Only the thread with the capture lock uses it."""
 
     def __init__(self, limit: int, warned: bool = False) -> None:
         self.limit = limit
-        self.useless = 0  # entries that went without having been of use; fewer for each that was
-        self.made = 0  # entries so far
-        # Of a frame's beginning, over it and what resumes it: whether an entry has a tensor operator, and how many of those
-        # without one were made anew for their code.
+        self.useless = 0  # evicted useless entries; halved when a useful one is evicted
+        self.made = 0  # entries made so far
+        # For the state of the frame's beginning, summed with its resume functions: whether an entry
+        # has a tensor operator, and the number of recompiled entries.
         self.computes = False
         self.barren = 0
         self._passed = 0
@@ -104,12 +105,12 @@ class Room:
 
     @property
     def times(self) -> int:
-        """How often a combination has to be met before it is compiled."""
+        """The number of times that a combination must be met before it is compiled."""
         return 1 << min(self.useless // max(self.limit, PATIENCE), _MOST)
 
     def pays(self, first: Room) -> bool:
-        """Whether this call is looked at at all: not where nothing but Python has been found. `first`: the room of the
-        frame's beginning."""
+        """Whether to consider this call: not if the frame never had a tensor operator. `first`: the
+        data of the frame's beginning."""
         if first.computes or not self.made or first.barren < _BARREN:
             return True
         self._passed += 1
@@ -119,13 +120,13 @@ class Room:
         return True
 
     def add(self, first: Room, computes: bool) -> None:
-        """An entry is made; `computes`: with a tensor operator."""
+        """Count a new entry. `computes`: it has a tensor operator."""
         first.computes |= computes
         first.barren += self.made > 0
         self.made += 1
 
     def worth(self, change: Change | None) -> bool:
-        """Whether an entry is to be made for this call."""
+        """Whether to make an entry for this call."""
         times = self.times
         if times == 1:
             return True
@@ -138,21 +139,21 @@ class Room:
         return True
 
     def _meet(self, change: Change | None) -> int:
-        """How often this combination has been met, with this time."""
+        """The number of times that this combination was met, including this time."""
         if change is None:
             return 0
         key = change.source, change.now
         times, of = self._met.pop(key, (0, None))
         found = _weak(change.subject) if change.row.kind in _BY_IDENTITY else None
         if found is not None and (of is None or of() is not change.subject):
-            times = 0  # another object that is shown by the same words
+            times = 0  # another object with the same text
         self._met[key] = times + 1, found
         if len(self._met) > _REMEMBERED:
             self._met.popitem(last=False)
         return times + 1
 
     def look(self, entries: tuple[Any, ...]) -> None:
-        """Take note of what has answered since the last miss."""
+        """Update the use of entries since the last miss."""
         uses = {id(use.entry): use for use in self._uses}
         self._uses = [uses.get(id(entry)) or _Use(entry) for entry in entries]
         for use in self._uses:
@@ -161,18 +162,18 @@ class Room:
             use.lately = use.lately * 0.5 ** (1 / self.limit) + fresh
 
     def least_useful(self, entries: tuple[Any, ...]) -> Any:
-        """The entry that goes: the least used of late, the oldest of equals."""
+        """The entry to evict: the least recently used; among equals, the oldest."""
         self.look(entries)
         use = min(self._uses, key=lambda use: use.lately)
         self.gone(use.entry, 1)
         return use.entry
 
     def dead(self, entry: Any) -> None:
-        """What an entry was made for has died."""
+        """Count an entry that died with an object it was made for."""
         self.gone(entry, _DEAD)
 
     def gone(self, entry: Any, weight: int) -> None:
-        """An entry has been taken out, which counts for so many if it was of no use."""
+        """Count the removal of an entry, with this weight if it was useless."""
         self.useless = self.useless + weight if entry.hits < _PAYS else self.useless // 2
         self._uses = [use for use in self._uses if use.entry is not entry]
 
@@ -180,5 +181,6 @@ class Room:
 def _weak(subject: Any) -> Any:
     try:
         return weakref.ref(subject)
-    except TypeError:  # builtins and the like: they stay, and are told apart by their words
+    # Builtins without weak references: they live on, and their text distinguishes them.
+    except TypeError:
         return None

@@ -1,7 +1,7 @@
-"""Which frames the PEP 523 hook looks at, and the unit that they belong to.
+"""The policy of the PEP 523 frame hook: which frames are compiled, and in which unit.
 
-In: a code object met inside an uncaptured extent. Out: its CodeState, or None to leave it alone: frames of
-torch, of the standard library and of graftjit itself are never captured on their own.
+In: a code object met below a compiled callable. Out: its CodeState, or None to ignore it. Frames of
+torch, of the standard library and of graftjit are never captured by themselves.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ _SITE = tuple(
     for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 )
 
-_IMPORTING = "<frozen importlib."  # a module's body runs once, and so does most of what it calls
+# Ignored: the body of a module runs once, and so does most code that it calls.
+_IMPORTING = "<frozen importlib."
 
-_UNITS: dict[JitConfig, Unit] = {}  # of the frames met below callables of one configuration
+# One unit per configuration, for frames met below its callables.
+_UNITS: dict[JitConfig, Unit] = {}
 
 
 def skipped_file(name: str) -> bool:
-    """Whether code of this file is left alone."""
+    """Whether code of this file is ignored."""
     if name.startswith("<"):
         return name.startswith("<frozen") or name == "<string>"
     path = os.path.abspath(name)
@@ -52,7 +54,8 @@ def skipped_file(name: str) -> bool:
 
 
 def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
-    """The state of a frame's code; None to leave the frame alone, False for all frames below it as well; True: not now."""
+    """The state of a frame's code; None to ignore the frame, False to ignore it and all frames
+    below; True: ignore it this time only."""
     if own_builtins.replaced():
         return True
     try:
@@ -76,18 +79,18 @@ def _policy(code: types.CodeType) -> Any:
 
 
 def _unit() -> Unit:
-    """Of the frames that are compiled as the callable says below which this thread runs."""
+    """The unit for frames below the callable that this thread runs, by its configuration."""
     config = by_number(_native.config_of_thread())
     if config not in _UNITS:
         _UNITS[config] = Unit("frames met by the hook", config)
     return _UNITS[config]
 
 
-_unit()  # there from the beginning: the one that is met most
+_unit()  # made at import, since it is the most used one
 
 
 def _owner() -> Unit | None:
-    """The unit whose code is nearest on this thread's stack: its report shows the frame."""
+    """The unit whose code is nearest on this thread's stack. Its report includes the frame."""
     frame = sys._getframe(1)
     units = list(UNITS)
     while frame is not None:
@@ -99,16 +102,16 @@ def _owner() -> Unit | None:
 
 
 def state_for_code(code: types.CodeType) -> Any:
-    """The state of a jitted function whose `__code__` was rebound."""
+    """The state for a jitted function after its `__code__` was rebound."""
     try:
         return _unit().state_for(code)
     except Exception as error:
         faults.tell(code.co_qualname, error)
-        return _native.CodeState(code)  # never misses: plain Python
+        return _native.CodeState(code)  # without a miss callback: always plain Python
 
 
 def counted(unit: Unit) -> list[tuple[Any, events.Counted]]:
-    """The states of the frames met below the unit's, and of what resumes them after a break, with their totals."""
+    """States of frames met below the unit's and of their resume functions, with totals."""
     names = {id(code) for code in unit.met()}
     met = _UNITS.get(unit.config)
     return [
@@ -119,16 +122,16 @@ def counted(unit: Unit) -> list[tuple[Any, events.Counted]]:
 
 
 def everywhere() -> list[tuple[Any, events.Counted]]:
-    """All states with their totals: of jitted functions, and of the frames met below them."""
+    """All states with totals: of jitted functions, and of frames met below them."""
     return [pair for unit in (*UNITS, *_UNITS.values()) for pair in unit.counted()]
 
 
 def units() -> list[Unit]:
-    """Those of the frames met below callables, one a configuration."""
+    """The units of frames met below callables, one per configuration."""
     return list(_UNITS.values())
 
 
 def reset() -> None:
-    """Forget what was compiled for frames met by the hook."""
+    """Drop everything compiled for frames that the hook met."""
     for unit in list(_UNITS.values()):
         unit.reset()

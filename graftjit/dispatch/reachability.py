@@ -1,8 +1,8 @@
-"""Whether a thing of ours keeps objects of the program alive.
+"""Whether a compiled program keeps objects of the user's program alive.
 
-In: what a compiled program is made of (rows, replacement code, a native program). Out: yes, unless everything that it
-leads to is known to be ours, torch's or the standard library's. `kin` asks before it keeps a program for longer than
-the models and functions live that it was compiled for.
+In: the parts of a compiled program (rows, replacement code, a native program). Out: true, unless
+everything reachable is known to belong to graftjit, torch or the standard library. `shared_entries`
+checks this before it keeps a program longer than the models and functions it was compiled for.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from ..runtime.guards.weak_rows import is_lasting, module_of
 
 _ATOMS = frozenset(
     {
-        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range,
-        torch.dtype, torch.device, torch.layout, torch.memory_format,
+        type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented),
+        range, torch.dtype, torch.device, torch.layout, torch.memory_format,
     }
 )  # fmt: skip
 _BUILTIN_CONTAINERS = (tuple, list, dict, set, frozenset, slice, types.CellType, types.MethodType)
-_ASKED = (  # those of `_parts`
-    weakref.ref, types.BuiltinFunctionType, types.CodeType, types.ModuleType, type, types.FunctionType,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, ctypes.CDLL, torch.Tensor,
+_ASKED = (  # the types that `_parts` handles
+    weakref.ref, types.BuiltinFunctionType, types.CodeType, types.ModuleType, type,
+    types.FunctionType, torch._ops.OpOverload, torch._ops.OpOverloadPacket, ctypes.CDLL,
+    torch.Tensor,
 )  # fmt: skip
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time
-_PYBIND = type(torch._C._get_tracing_state.__self__)  # of torch's functions, which are no module's
+# Owner of torch's pybind functions, which belong to no module.
+_PYBIND = type(torch._C._get_tracing_state.__self__)
 _MODULE_DICT: Any = vars(types.ModuleType)["__dict__"].__get__
-_MOST = 200_000  # objects; what leads to more is not worth the time
+_MOST = 200_000  # limit of visited objects
 
 
 def keeps_program_alive(things: Iterable[Any], apart: Iterable[Any] = ()) -> bool:
-    """Whether one of `things` leads to an object of the program, or to one of `apart`."""
+    """Whether an object of the program, or one of `apart`, is reachable from `things`."""
     left, seen, forbidden = list(things), set[int](), frozenset(map(id, apart))
     plain: dict[type, bool] = {}
     while left:
@@ -48,7 +50,7 @@ def keeps_program_alive(things: Iterable[Any], apart: Iterable[Any] = ()) -> boo
         seen.update(found)
         if len(seen) > _MOST:
             return True
-        left, whole = [], []  # `whole`: what is asked for its parts all at once
+        left, whole = [], []  # `whole`: objects whose parts are read together
         for value in new:
             kind = type(value)
             if kind not in plain:
@@ -65,14 +67,15 @@ def keeps_program_alive(things: Iterable[Any], apart: Iterable[Any] = ()) -> boo
 
 
 def _is_plain(kind: type) -> bool:
-    """Whether an object of this class keeps alive just what the collector says: most are ours, rows and paths."""
+    """Whether objects of this class keep alive exactly what the garbage collector reports. This
+    holds for most objects: rows and sources."""
     if kind in _BUILTIN_CONTAINERS:
         return kind is not dict
     return not issubclass(kind, _ASKED) and _stays(kind)
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """What an object keeps alive besides what stays anyway; None: it is the program's."""
+    """What an object keeps alive besides permanent objects; None: it belongs to the program."""
     kind = type(value)
     if issubclass(kind, weakref.ref):
         return ()
@@ -83,7 +86,7 @@ def _parts(value: Any) -> Iterable[Any] | None:
     if issubclass(kind, types.CodeType):
         return value.co_consts
     if issubclass(kind, types.ModuleType):
-        # not by attribute: a module's class may have a look-up of its own
+        # Not by attribute, since a module's class may define its own look-up.
         return () if is_lasting(_MODULE_DICT(value).get("__name__")) else None
     if issubclass(kind, type):
         return () if _stays(value) else None
@@ -106,14 +109,15 @@ def _parts_of_function(function: types.FunctionType) -> Iterable[Any] | None:
     scope = function.__globals__
     name = scope.get("__name__")
     own = (function.__closure__, function.__defaults__, function.__kwdefaults__, function.__dict__)
-    if name is None:  # generated text: its names are what it was given
+    # Generated code, whose globals are its parameters.
+    if name is None:
         names = (part for key, part in scope.items() if key != "__builtins__")
         return (*own, *names, *function.__code__.co_consts)
     return own if is_lasting(name) and module_of(scope) else None
 
 
 def _stays(cls: type) -> bool:
-    """Whether a class is ours, torch's or the standard library's, and stays under its name."""
+    """Whether a class belongs to graftjit, torch or the standard library, under its own name."""
     if not cls.__flags__ & _HEAP_TYPE:
         return True
     module = type.__getattribute__(cls, "__module__")

@@ -1,13 +1,14 @@
-"""Kin: callables for which one compilation is enough, since guards hold contents and not identities.
+"""Kin: callables that share compilations, since guards compare contents and not identities.
 
-Functions over one code object and one set of globals are kin (a `def` that a loop runs again, one function jitted
-twice), and so are the models of one class that `compile` was given; in one configuration. Each has a unit, a report and
-counters of its own. A miss of one first asks what has been compiled for the others: where the guards of such a `Recipe`
-hold in its frame, an entry over the same program is made, with guards that have yet to read this model's heap, and
-with resume functions of its own. Weights are inputs, so a second model of a class compiles nothing.
+Callables are kin if they have the same configuration and are functions over one code object and one
+globals dict (a `def` that a loop runs again, one function jitted twice), or compiled models of one
+class. Each has its own unit, report and counters. A miss first checks the recipes of its kin. If
+the guards of a `Recipe` hold in its frame, it makes an entry over the same program, with guards
+that have not yet read this model's heap, and with its own resume functions. Since weights are
+inputs, a second model of a class compiles nothing.
 
-Nothing of a model stays because of this. A recipe that leads to no object of the program (`keeping`) lives as long as
-the code or class that the kin share; any other as long as an entry does that was made of it.
+This keeps no model alive. A recipe that reaches no object of the program (`reachability`) lives as
+long as the code or class that the kin share; any other lives as long as an entry made from it.
 """
 
 from __future__ import annotations
@@ -38,17 +39,20 @@ if TYPE_CHECKING:
     from ..runtime.guards.sources import Source
 
 _Key = tuple[int, int, JitConfig]
-# Resume functions that replacement code calls: (target, stack, bound) of `Unit._resumer`, and what it gave.
+# Resume functions that replacement code calls: the arguments (target, stack, bound) of
+# `Unit._resumer`, and its result.
 Resumes = tuple[tuple[tuple[int, tuple[str, ...], tuple[str, ...]], Any], ...]
-# What is told again when a recipe is taken over: where its graphs end, what runs slower, what varies.
+# Events that are emitted again when a recipe is adopted: breaks, fallbacks, symbolic sizes.
 _TOLD_AGAIN = (events.GraphBreak, events.Fallback, events.RanPlain, events.Symbolic)
-_OF_THE_STATE = ("PL207", "PL212", "PL213", "RC410")  # codes of what happened while it was made
+# codes of events about the capture, not about its result
+_OF_THE_STATE = ("PL207", "PL212", "PL213", "RC410")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Recipe:
-    """What an entry is made of. `resumes`: the way to each resume function that the code calls; `told`: the events
-    that say what was captured; `programs`: those of what was compiled, and `followed` the programs themselves, weakly."""
+    """The parts of an entry. `resumes`: the arguments of each resume function that the code calls.
+    `told`: the events that describe the capture. `programs`: the events of its programs.
+    `followed`: the programs themselves, weakly."""
 
     kind: str
     rows: tuple[Row, ...]
@@ -58,7 +62,8 @@ class Recipe:
     n_program: int
     rerun: bool
     extent: bool
-    held: tuple[Weak, ...]  # what it was made for: it holds no longer when one of these is gone
+    # The objects it was made for. It is invalid when one of them is gone.
+    held: tuple[Weak, ...]
     resumes: Resumes
     told: list[events.Event] = field(default_factory=list)
     programs: list[events.Compiled] = field(default_factory=list)
@@ -67,15 +72,22 @@ class Recipe:
     def entry(
         self, code: types.CodeType, lost: Callable[[Any], Any] | None = None, target: Any = None
     ) -> Any:
-        """An entry of its own: its guards remember nothing yet. `lost`: what to call when an object it was made for
-        is gone (None: that is seen to); `target`: replacement code with resume functions of its own."""
+        """A new entry, whose guards remember nothing yet. `lost`: called when an object it was made
+        for dies (None: that is already handled). `target`: replacement code with the entry's own
+        resume functions."""
         from ..runtime.guards.compiler import compile_rows
 
         guards = compile_rows(self.rows, self.inputs, code)
         made = _native.Entry(
-            self.kind, guards, self.target if target is None else target, self.tree,
-            n_program_inputs=self.n_program, name=code.co_qualname, rows=self.rows, rerun=self.rerun,
-        )  # fmt: skip
+            self.kind,
+            guards,
+            self.target if target is None else target,
+            self.tree,
+            n_program_inputs=self.n_program,
+            name=code.co_qualname,
+            rows=self.rows,
+            rerun=self.rerun,
+        )
         if self.extent:
             made.extent = True
         held = self.held
@@ -91,8 +103,8 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """What an entry keeps besides: what it was made of, the references to what it was made for, and the number that
-    the events of its capture have."""
+    """The data of an entry: its recipe, weak references to the objects it was made for, and the
+    number of its capture's events."""
 
     recipe: Recipe
     held: tuple[Weak, ...]
@@ -101,26 +113,27 @@ class Made:
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """One recipe: `recipe` gives it as long as it is there, `of` is weak in any case."""
+    """One recipe. `recipe()` returns it while it is kept, strongly or weakly; `of` is always
+    weak."""
 
     recipe: Callable[[], Recipe | None]
     of: weakref.ref[Recipe]
 
 
 class Place:
-    """Recipes, newest last, for the frames that begin with one code: that of the callable (`at` is None) or of a
-    resume function. Used by the thread that has the turn to capture; an object that dies may take recipes out at
-    any time."""
+    """Recipes, newest last, for frames that begin with one code object: the callable's (`at` is
+    None), or that of a resume function. Only the thread with the capture lock uses it; a dying
+    object may remove recipes at any time."""
 
     def __init__(self, at: types.CodeType | None, limit: int) -> None:
         self.at, self.limit = at, limit
-        self.varied: Variation | None = (
-            None  # evidence of what varies between calls of one function
-        )
+        # Evidence of values that vary between calls of one function.
+        self.varied: Variation | None = None
         self._kept: list[_Kept] = []
 
     def add(self, recipe: Recipe, apart: tuple[Any, ...]) -> None:
-        """Keep what was made; it must lead to none of `apart`."""
+        """Keep a recipe, strongly only if it reaches no object of the program and none of
+        `apart`."""
         if not _can_be_made_again(recipe):
             return
         of = weakref.ref(recipe, until_exit(functools.partial(_prune, weakref.ref(self))))
@@ -129,8 +142,8 @@ class Place:
         self._kept = [*self._kept, _Kept(kept, of)][-self.limit :]
 
     def find(self, view: FrameView, known: tuple[Any, ...]) -> Recipe | None:
-        """A recipe whose guards hold in this frame, one with fewer breaks first, then the newest; not one of the
-        entries in `known`."""
+        """A recipe whose guards hold in this frame and of which `known` has no entry: one with
+        fewer breaks first, then the newest."""
         from ..runtime.guards.mirror import mirror
 
         mine = {id(entry.data.recipe) for entry in known if type(entry.data) is Made}
@@ -141,16 +154,16 @@ class Place:
 
     @property
     def recipes(self) -> list[Recipe]:
-        """Those that may still hold, newest first."""
+        """The valid recipes, newest first."""
         found = [kept.recipe() for kept in reversed(self._kept)]
         return [recipe for recipe in found if recipe is not None and recipe.holds_good]
 
     def forget(self, recipe: Recipe) -> None:
-        """This recipe is for nobody else any more."""
+        """Remove this recipe, so that no other callable adopts it."""
         self._kept = [kept for kept in self._kept if kept.of() is not recipe]
 
     def prune(self) -> None:
-        """An object is gone that recipes may have been made for."""
+        """Remove recipes whose objects are gone."""
         alive = {id(recipe) for recipe in self.recipes}
         self._kept = [kept for kept in self._kept if id(kept.of()) in alive]
         if self.varied is not None:
@@ -159,16 +172,16 @@ class Place:
 
 @dataclass(eq=False)
 class Kin:
-    """What callables that are kin share. `one_function`: they are one function made again, so that what varied
-    between calls of one may vary between those of the next; sizes of a model are no evidence about another one."""
+    """The data that kin share. `one_function`: they are the same function made again, so that
+    values that vary between calls of one may vary between calls of the next. Sizes of one model are
+    no evidence about another."""
 
     limit: int
     owner: Callable[[], Any]
     one_function: bool
     places: list[Place] = field(default_factory=list)
-    met: list[weakref.ref[types.CodeType]] = field(
-        default_factory=list
-    )  # by the hook, below their frames
+    # Code objects that the hook met below their frames.
+    met: list[weakref.ref[types.CodeType]] = field(default_factory=list)
 
     def place(self, at: types.CodeType | None) -> Place:
         found = next((place for place in self.places if place.at == at), None)
@@ -178,7 +191,7 @@ class Kin:
         return found
 
     def forget(self, entry: Any) -> None:
-        """The recipe of this entry is for nobody else any more."""
+        """Remove this entry's recipe, so that no other callable adopts it."""
         if type(entry.data) is Made:
             for place in self.places:
                 place.forget(entry.data.recipe)
@@ -201,7 +214,7 @@ def _prune(of: weakref.ref[Place], _reference: Any) -> None:
 
 
 def _loss(recipe: Recipe) -> int:
-    """What it leaves to Python: nothing, what follows a break, all."""
+    """How much it leaves to Python: 0 nothing, 1 the part after a break, 2 everything."""
     return 2 if recipe.kind == "plain" else int(bool(recipe.resumes))
 
 
@@ -218,7 +231,7 @@ def _can_be_made_again(recipe: Recipe) -> bool:
 
 
 def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType) -> Any:
-    """The recipe's replacement code over resume functions that `resume` makes for this code."""
+    """The recipe's replacement code with resume functions that `resume` makes for this code."""
     if recipe.kind != "code" or not recipe.resumes:
         return recipe.target
     own = {id(made): resume(code, *way) for way, made in recipe.resumes}
@@ -227,7 +240,7 @@ def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType)
 
 
 def tell(recipe: Recipe) -> None:
-    """That an entry was taken over, with what its maker was told."""
+    """Emit that an entry was adopted, with the events of the original capture."""
     for event in recipe.told:
         names = (f.name for f in dataclasses.fields(event) if f.name not in ("at", "entry"))
         told = {name: getattr(event, name) for name in names}
@@ -239,7 +252,7 @@ def tell(recipe: Recipe) -> None:
 
 
 def keep_told(recipe: Recipe, found: Iterable[events.Event], state: Any) -> None:
-    """What is told when the recipe is taken over, of the events of the capture that made it."""
+    """Keep the events of a capture that are emitted again when its recipe is adopted."""
     found = list(found)
     recipe.told.extend(worth_telling(found))
     recipe.programs.extend(event for event in found if type(event) is events.Compiled)
@@ -247,7 +260,7 @@ def keep_told(recipe: Recipe, found: Iterable[events.Event], state: Any) -> None
 
 
 def worth_telling(found: Iterable[events.Event]) -> tuple[events.Event, ...]:
-    """Of the events of one capture those that belong to its recipe."""
+    """The events of a capture that belong to its recipe."""
     return tuple(
         event
         for event in found
@@ -256,11 +269,11 @@ def worth_telling(found: Iterable[events.Event]) -> tuple[events.Event, ...]:
     )
 
 
-# -- who is kin of whom ------------------------------------------------------------------------------------
+# -- the table of kin
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One set of kin in the table; `module`: that of their globals, or None where they live without one and the kin
-    as long as a unit."""
+    """One set of kin in the table. `module`: the module of their globals; without one (None), the
+    set lives as long as a unit."""
 
     owner: weakref.ref[Any]
     module: weakref.ref[types.ModuleType] | None
@@ -268,7 +281,7 @@ class _Row:
 
 
 class _Table:
-    """The kin of a process, by what they share. It holds no code, class or module."""
+    """The kin of the process, by what they share. It keeps no code, class or module alive."""
 
     def __init__(self) -> None:
         self._rows: dict[_Key, _Row] = {}
@@ -278,7 +291,8 @@ class _Table:
         self._lock = threading.RLock()
 
     def of(self, owner: Any, scope: dict[str, Any], config: JitConfig) -> Kin:
-        """The kin of a callable: `owner` is its code, or the class of the model that it runs; `scope` its globals."""
+        """The kin of a callable. `owner` is its code, or the class of its model; `scope` its
+        globals."""
         key = id(owner), id(scope), config
         with self._lock:
             row = self._rows.get(key)
@@ -309,7 +323,7 @@ class _Table:
             self._rows.pop(key, None)
 
     def forget(self) -> None:
-        """What has been compiled so far is for nobody else any more."""
+        """Drop all recipes."""
         with self._lock:
             for row in list(self._rows.values()):
                 kin = row.kin()

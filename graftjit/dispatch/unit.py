@@ -1,8 +1,8 @@
-"""A Unit: everything compiled for one jitted function, and what happens on a miss.
+"""Unit: everything compiled for one jitted function, and the handling of misses.
 
-In: misses from the native callable (of the function itself, of its resume functions, and of frames met by the
-hook while it runs). Out: entries, published on the code's state, and events. Capture, codegen and runtime meet
-here and nowhere else.
+In: misses of the native callable (of the function itself, of its resume functions, and of frames
+met by the hook while it runs). Out: entries, published on the state of the code, and events. Only
+here do capture, codegen and runtime meet.
 """
 
 from __future__ import annotations
@@ -38,52 +38,59 @@ from .eviction import Change, Room, change_of
 from .shared_entries import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .unit_events import place_of
 
-# Capture, codegen and the mirror are imported at the first miss: `import graftjit` stays quick.
+# lazy: capture, codegen and the mirror are imported at the first miss, for a fast `import
+# graftjit`.
 if TYPE_CHECKING:
     from ..capture.capture import BreakRecord, Capture
     from ..ir.graph.nodes import Graph
     from ..runtime.guards.mirror import FrameView
 
-ATTEMPTS = 3  # captures of one frame that other threads change meanwhile
+ATTEMPTS = 3  # attempts at one frame that other threads change meanwhile
 
 
 class Unit:
-    """One jitted function with its configuration: its states, one a code object, and their events."""
+    """One jitted function with its configuration: its states, one per code object, and their
+    events."""
 
     def __init__(self, name: str, config: JitConfig, place: Any = None) -> None:
         self.name = name
         self.config = config
         self.face: weakref.ref[Any] | None = None  # the callable that users have
-        self.kin: Kin | None = None  # what has been compiled for callables like this one
-        self.place = place  # where reports say that the function begins; None: where its code does
-        # Held weakly: a callable keeps its state, an entry those of its resume functions, and a code object that
-        # of a frame met by the hook. So a state, its entries and its events go when nothing can run them.
-        self._states: dict[
-            int, weakref.ref[Any]
-        ] = {}  # by the id of the code, in the order of making
+        self.kin: Kin | None = None  # shares compilations with callables like this one
+        # The first line of the function in reports; None: that of its code.
+        self.place = place
+        # By the id of the code, in order of creation. Weak: a callable keeps its state alive, an
+        # entry the states of its resume functions, and a code object that of a frame met by the
+        # hook. So a state, its entries and its events die when no code can run them.
+        self._states: dict[int, weakref.ref[Any]] = {}
         self._met: list[weakref.ref[types.CodeType]] = []
-        # States whose misses ran in plain Python, and the builtin of the program's own that was in the way.
+        # States whose misses ran in plain Python because of a replaced builtin, with its name.
         self.untold: dict[Any, str] = {}
-        self._compiling = 0.0  # seconds of this capture that went into its graph's program
+        self._compiling = 0.0  # seconds of this capture spent on compiling its graph
 
-    # -- states ----------------------------------------------------------------------------------------
+    # -- states ------------------------------------------------------------------------------------
     def state_for(self, code: types.CodeType, origin: Any = None) -> Any:
-        """The state of a code object in this unit, made at first need. `origin`: the state of the frame that
-        this code resumes; that of the frame's beginning keeps those of all its resume functions. The caller
-        keeps the state; events are recorded under it."""
+        """The state of a code object in this unit, created at first use.
+
+        `origin` is the state of the frame that this code resumes; the state of the frame's
+        beginning keeps those of all its resume functions. The caller must keep the result alive.
+        Events are recorded under it.
+        """
         with TURNS.making:
             found = self._states.get(id(code))
             state = None if found is None else found()
-            if state is None or state.code is not code:  # an id may be used again
+            # An id may be reused.
+            if state is None or state.code is not code:
                 state = _native.CodeState(code, self._miss_of(), number_of(self.config))
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
                 state.room = Room(self.config.recompile_limit)
-                state.varied = None  # evidence of what varies between calls, from the first miss on
-                # what it resumes: its lines, the break before it
+                # Evidence of values that vary between calls, from the first miss on.
+                state.varied = None
+                # For a resume function: its lines, and the break before it.
                 state.span, state.after = (), None
-                state.followed = []  # programs: see runtime.clocks
-                state.told = set()  # why calls ran in plain Python without an entry
+                state.followed = []  # programs: see runtime.report.timings
+                state.told = set()  # reasons why calls without an entry ran in plain Python
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
@@ -93,13 +100,13 @@ class Unit:
 
     @property
     def states(self) -> list[Any]:
-        """The states whose code can still run, in the order of making."""
+        """The states whose code can still run, in order of creation."""
         found = (ref() for ref in list(self._states.values()))
         return [state for state in found if state is not None and state.code is not None]
 
     def met(self, code: types.CodeType | None = None) -> list[types.CodeType]:
-        """The code of frames that the hook has met below this unit's, or below those of its kin, for it meets a code
-        once; `code` is one more."""
+        """The code of frames that the hook met below frames of this unit. `code` is added to it.
+        That of the unit's kin is included, since the hook meets each code object only once."""
         known = self._met
         if code is not None:
             known = self._met = [ref for ref in known if ref() is not None] + [weakref.ref(code)]
@@ -110,14 +117,15 @@ class Unit:
         return list({id(code): code for ref in known if (code := ref()) is not None}.values())
 
     def runs(self, code: types.CodeType) -> bool:
-        """Whether this is code of the unit's: replacement code of an entry, or that of a frame left to plain Python."""
+        """Whether the code belongs to the unit: replacement code of an entry, or a frame left to
+        plain Python."""
         return any(
             state.code is code or any(entry.target is code for entry in state.entries)
             for state in self.states
         )
 
     def _miss_of(self) -> Any:
-        """A callback that does not keep the unit alive: states outlive it in frames only."""
+        """The miss callback. It does not keep the unit alive; only running frames outlive it."""
         unit = weakref.ref(self)
 
         def miss(state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
@@ -134,7 +142,7 @@ class Unit:
         return miss
 
     def reset(self) -> None:
-        """Forget all entries and events."""
+        """Drop all entries and events."""
         for state in self.states:
             for entry in state.entries:
                 self._forget(entry)
@@ -149,20 +157,21 @@ class Unit:
             SESSION.log.clear(state)
 
     def _forget(self, entry: Any) -> None:
-        """An entry goes: nobody is to take it over from here on."""
+        """Make an entry's recipe unavailable to other callables."""
         if self.kin is not None:
             self.kin.forget(entry)
 
     def _let_go(self, state: Any) -> None:
-        """Callables keep the function of the entry that they ran last: not of one that is no more."""
+        """Make callables drop the function of the entry that they ran last, since it may be
+        removed."""
         made = [one for one in list(state.resumes.values()) if type(one) is not tuple]
         for one in (self.face() if self.face else None, *made):
             if one is not None:
                 one.forget()
 
-    # -- a miss ----------------------------------------------------------------------------------------
+    # -- a miss ------------------------------------------------------------------------------------
     def miss(self, state: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
-        """Capture this frame, publish the entry and return it; None runs plain Python this time."""
+        """Capture the frame, publish the entry and return it. None: run plain Python this time."""
         replaced = own_builtins.replaced()
         if replaced:
             self.untold[state] = replaced
@@ -185,17 +194,18 @@ class Unit:
             view = _view(code, values, scope, closure)
             found = _made_meanwhile(state, before, view)
             found = found or self._guarded_miss(state, code, view)
-            KEEPER.remember()  # what was imported on the way
+            KEEPER.remember()  # modules that the miss has imported
             return found
 
     def _tell_late(self) -> None:
-        """That calls ran in plain Python while a builtin was not Python's own: nothing of ours could tell it then."""
+        """Report calls that ran in plain Python while a builtin was replaced. At that time graftjit
+        could not run."""
         while self.untold:
             state, name = self.untold.popitem()
             self._tell_plain(state, "PL209", f"active: the program's own builtins.{name}")
 
     def _tell_plain(self, state: Any, code: str, reason: str) -> None:
-        """Once a reason: calls come here each time, for no entry is made."""
+        """Report a reason once. No entry is made, so that each call comes here again."""
         if reason not in state.told:
             state.told.add(reason)
             kind = events.RanPlain if code == "PL206" else events.Fallback  # for good, or for now
@@ -230,9 +240,8 @@ class Unit:
                     raise
                 if attempt == ATTEMPTS or not other_threads():
                     return self._fault(state, error)
-            except (
-                Exception
-            ) as error:  # a fault of ours: the frame runs in plain Python, and that is told
+            # An internal error: report it and run the frame in plain Python.
+            except Exception as error:
                 if attempt == ATTEMPTS or not other_threads():
                     return self._fault(state, error)
         return None
@@ -240,7 +249,7 @@ class Unit:
     def _made(
         self, state: Any, code: types.CodeType, view: FrameView, change: Change | None
     ) -> Any:
-        """Capture, make room, publish."""
+        """Capture, evict, publish."""
         from ..capture.capture import FrameInput, capture
 
         values, varied = tuple(view.locals_vector), self._varied(state, view)
@@ -261,7 +270,7 @@ class Unit:
         return self._publish(state, code, made, resumes, stages)
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:
-        """The guards hold for the frame that they were made from, unless another thread has changed what they read."""
+        """Check that the guards hold for their own frame, unless another thread has changed it."""
         from ..runtime.guards.mirror import explain_failure, mirror
 
         index = mirror(made.rows, view)
@@ -276,13 +285,13 @@ class Unit:
         )
 
     def _varied(self, state: Any, view: FrameView) -> Any:
-        """What is known to vary between the calls of this code, after this miss."""
+        """The evidence of what varies between calls of this code, including this miss."""
         from ..runtime.guards.dynamic_sizes import Variation
         from ..runtime.guards.mirror import Reader
 
         shared = self.kin is not None and self.kin.one_function
         holder = self.kin.place(_at(state)) if self.kin is not None and shared else state
-        varied = holder.varied  # a reset by another thread takes it away
+        varied = holder.varied  # read once: another thread may reset it
         if varied is None:
             varied = holder.varied = Variation(self.config.dynamic)
         known = [entry.rows for entry in state.entries]
@@ -299,7 +308,7 @@ class Unit:
         resumes: _Resumes,
         stages: dict[str, float],
     ) -> Any:
-        """Make the entry, tell of it, let calls find it, and callables of its kind take it over."""
+        """Make the entry, emit its events, and publish it to calls and to kin."""
         from ..runtime.guards.weak_rows import hold_weakly
 
         started = time.perf_counter()
@@ -308,24 +317,31 @@ class Unit:
         target = made.code if made.kind == "code" else made.program
         telling.resumed(resumes.made, made.breaks)
         recipe = Recipe(
-            made.kind, tuple(rows), tuple(inputs), target, made.tree, made.n_program, made.rerun,
-            made.plain is not None and made.plain.code not in ("PL204",), held, tuple(resumes.made),
-        )  # fmt: skip
+            made.kind,
+            tuple(rows),
+            tuple(inputs),
+            target,
+            made.tree,
+            made.n_program,
+            made.rerun,
+            made.plain is not None and made.plain.code not in ("PL204",),
+            held,
+            tuple(resumes.made),
+        )
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
         telling.captured(state, code, made, stages)
         watching.tell(lambda: watching.published(state, made, resumes.made, stages))
         state.add(entry)
-        looks = (
-            made.plain is not None and made.plain.code == "GB132"
-        )  # at any values: this one alone
+        # Such a frame may inspect any values, so its recipe is not shared.
+        looks = made.plain is not None and made.plain.code == "GB132"
         if self.kin is not None and not looks:
             keep_told(recipe, SESSION.log.since(resumes.serial, state), state)
             self.kin.place(_at(state)).add(recipe, (code, self.kin.owner()))
         return entry
 
     def _adopted(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
-        """An entry over what has been compiled for another callable of the kind, or None."""
+        """An entry made from a recipe of the unit's kin, or None."""
         if self.kin is None:
             return None
         recipe = self.kin.place(_at(state)).find(view, state.entries)
@@ -343,20 +359,22 @@ class Unit:
         return entry
 
     def _backend(self, graph: Graph) -> Any:
-        """The graph's program: the native executor's own object where there is one, so that a hit enters no
-        Python between its guards and its kernels."""
+        """The graph's program: the native program itself where there is one, so that a hit runs no
+        Python between guards and kernels."""
         from ..codegen.backend import compile_graph
 
         started = time.perf_counter()
         try:
             progress.detail(f"kernels for {len(graph.nodes)} operators")
-            with torch._C.DisableTorchFunction():  # a default device is for the program's tensors
+            # A default device must affect only the program's own tensors.
+            with torch._C.DisableTorchFunction():
                 return compile_graph(graph, self.config).program
         finally:
             self._compiling += time.perf_counter() - started
 
     def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
-        """Makes resume callables over these globals; one place, stack and set of names is one callable."""
+        """A function that makes resume callables over these globals. The same place, stack and set
+        of names give the same callable."""
         from ..capture.emit.ahead import lines_from
         from ..capture.emit.resume import resume_code
 
@@ -366,9 +384,10 @@ class Unit:
             first = first_state(state)
             key = (id(code), id(scope), target, stack, bound)
             of, found = first.resumes.get(key, (None, None))
-            if found is None or of() is not code:  # an id may be used again
+            # An id may be reused.
+            if found is None or of() is not code:
                 made = resume_code(code, target, stack, bound)
-                # A loop comes back to the same place through a resume function of a resume function: the
+                # A loop reaches the same place through a resume function of a resume function. The
                 # code is then equal, and one state serves both.
                 equal = (made, id(scope), stack, bound)
                 found = first.resumes.get(equal)
@@ -396,7 +415,8 @@ class Unit:
         )
 
     def _make_room(self, state: Any, change: Change | None) -> None:
-        """At the limit the least useful entry goes. That is told, and with its cure the first time."""
+        """Evict the least useful entry at the limit. Each eviction is reported, and the first one
+        is a warning with its cure."""
         room: Room = state.room
         full = len(state.entries) >= room.limit
         while len(state.entries) >= room.limit:
@@ -417,27 +437,30 @@ class Unit:
             raise error
         text = "".join(traceback.format_exception(error))
         event = events.RanPlain(
-            code="PL205", reason=f"{type(error).__name__}: {error}", where=place_of(state.code),
+            code="PL205",
+            reason=f"{type(error).__name__}: {error}",
+            where=place_of(state.code),
             detail=text,
-        )  # fmt: skip
+        )
         faults.safely(SESSION.emit, event, state)
         faults.tell(self.name, error)
         faults.let_go(error)
         try:
             return _leave_plain(state)
-        except Exception as another:  # no guards can be made: the next call comes here again
+        # No guards can be made, so the next call comes here again.
+        except Exception as another:
             faults.tell(self.name, another)
             return None
 
     def counted(self) -> list[tuple[Any, events.Counted]]:
-        """Totals for a report, a state at a time."""
+        """The totals for a report, one row per state."""
         self._tell_late()
         states = self.states
         return [(state, row) for state in states if (row := telling.counted(state)) is not None]
 
 
 def _after_fork() -> None:
-    """In the child no other thread is left to let go of what it holds."""
+    """Make locks anew after fork: their owners do not exist in the child."""
     TURNS.after_fork()
     SESSION.after_fork()
     KIN.after_fork()
@@ -450,11 +473,11 @@ UNITS: Living[Unit] = Living()
 
 
 class Changing(Exception):
-    """What a frame depends on is being changed by another thread while it is captured."""
+    """Another thread changes the inputs of a frame during its capture."""
 
 
 def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any:
-    """The entry that another thread has made while this one waited for its turn, if it answers this call too."""
+    """The entry that another thread made while this one waited, if it matches this call."""
     from ..runtime.guards.mirror import mirror
 
     fresh = [entry for entry in state.entries if entry not in before]
@@ -462,12 +485,13 @@ def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any
 
 
 def first_state(state: Any) -> Any:
-    """The state of the frame's beginning; itself where that is gone or it is that."""
+    """The state of the frame's beginning, or the state itself if that is gone or the same."""
     return (state.origin and state.origin()) or state
 
 
 class _Resumes:
-    """Makes resume functions for one capture and notes which; `serial`: of the first event of that capture."""
+    """Makes the resume functions of one capture and records them. `serial`: that of the capture's
+    first event."""
 
     def __init__(self, make: Any, serial: int = 0) -> None:
         self.serial = serial
@@ -485,12 +509,12 @@ def _weak(kin: Kin | None) -> weakref.ref[Kin] | None:
 
 
 def _at(state: Any) -> types.CodeType | None:
-    """Where this state's frames begin among those of its callable: see `kin.Recipe`."""
+    """The key of this state's frames among those of its callable: see `shared_entries.Place`."""
     return None if state.origin is None else state.code
 
 
 def _drop_dead(of: weakref.ref[Any], kin_of: weakref.ref[Kin] | None, _reference: Any) -> None:
-    """An object that entries of this state were made for is gone: so are they."""
+    """Remove the entries of a state that were made for a dead object."""
     kin = None if kin_of is None else kin_of()
     if kin is not None:
         kin.prune()
@@ -511,13 +535,14 @@ def _too_many(room: Room, change: Change | None) -> str:
         place = "" if where is None else f"{where.shown}:{where.line}: "
         what = f" ({place}{change.source} is now {change.now}, before {change.before})"
     return (
-        f"{room.limit} entries and still new combinations{what}; from here on the least useful one makes room. "
-        "Pass what varies as a tensor, or raise JitConfig(recompile_limit=...); the report lists all recompiles"
+        f"{room.limit} entries and still new combinations{what}; from here on the least useful one"
+        f" makes room. Pass what varies as a tensor, or raise JitConfig(recompile_limit=...);"
+        " the report lists all recompiles"
     )
 
 
 def _leave_plain(state: Any) -> Any:
-    """An entry that always holds and runs the original."""
+    """Add an entry without guards that runs the original code."""
     from ..runtime.guards.compiler import compile_rows
 
     entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
@@ -534,7 +559,8 @@ def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | Non
 
 
 def _refused() -> tuple[str, str] | None:
-    """Why nothing is captured now: graftjit is switched off, or a mode is active that the trace does not model."""
+    """Why nothing may be captured now: graftjit is disabled, or a mode is active that the trace
+    does not model."""
     if SESSION.options.disable:
         return "PL206", "GRAFTJIT_DISABLE is set"
     now = snapshot()
@@ -549,8 +575,8 @@ def _refused() -> tuple[str, str] | None:
 
 
 def _default_device_only(now: State) -> bool:
-    """Whether the one mode is torch's own for a default device: it acts while a frame is captured as it does when
-    the frame runs."""
+    """Whether the only mode is torch's mode for a default device, which acts during capture as it
+    does when the frame runs."""
     if len(now.modes) != 1 or type(torch._C._get_function_stack_at(0)) is not DeviceContext:
         return False
     return dataclasses.replace(now, modes=()).plain
@@ -559,7 +585,7 @@ def _default_device_only(now: State) -> bool:
 def check(
     state: Any, entry: Any, guards: Any, values: tuple, scope: dict, closure: Any, verdict: int
 ) -> None:
-    """GRAFTJIT_CHECK: the mirror and the native guard program agree."""
+    """GRAFTJIT_CHECK: compare the mirror with the native guard program."""
     if own_builtins.replaced():
         return
     from ..runtime.guards.mirror import check_verdict
@@ -569,15 +595,17 @@ def check(
         try:
             return check_verdict(entry.rows, view, verdict)
         except CheckError:
-            # Between the two, another thread may have changed what they read.
+            # Another thread may have changed the values between the two checks.
             if attempt == ATTEMPTS or not other_threads():
                 raise
             verdict = guards.check(values, scope, closure)
 
 
 def on_rerun(state: Any, entry: Any, error: BaseException) -> None:
-    """A compiled program raised; the frame runs again in plain Python, which raises its own exception."""
+    """Report that a compiled program raised. The frame then runs in plain Python, which raises its
+    own exception."""
     if own_builtins.replaced() and error.__class__ is not Begun:
-        return  # it may have raised for that, and so would what tells of it
+        # The replaced builtin may be the reason, and reporting could fail for the same reason.
+        return
     event = faults.of_a_run(state.code.co_qualname, error)
     faults.safely(SESSION.emit, dataclasses.replace(event, where=place_of(state.code)), state)

@@ -1,8 +1,7 @@
-"""What a unit tells: the events of a capture, of a recompile, and the totals that a report adds.
+"""Events of a unit: of a capture, of a recompile, and the totals for a report.
 
-In: states of code objects, what `capture` gave, what changed. Out: events, emitted under the state at work or given
-to the one who asks for a report. Called by `unit.Unit`; what a report may never ask for is put in words there, not
-here.
+In: states of code objects, the result of `capture`, the change that caused a recompile. Out:
+events, emitted under the current state or returned for a report. `unit.Unit` calls this module.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def place_of(code: types.CodeType) -> Location:
-    """Where a code object begins."""
+    """The location of a code object's first line."""
     return Location(code.co_filename, code.co_firstlineno, function=code.co_qualname)
 
 
@@ -36,8 +35,7 @@ _SLOT = re.compile(r"(?<![\w.])\.stack(\d+)")
 
 
 def named(state: Any, text: str) -> str:
-    """A text about sources in which values that lay between two steps of a line are named as the program has them: by the
-    expression whose value the break gave."""
+    """The text with the program's own expressions for values that were on the stack at a break."""
     if ".stack" not in text:
         return text
     code, after = state.code, state.after
@@ -55,7 +53,7 @@ def named(state: Any, text: str) -> str:
 
 
 def _written(where: Location) -> str:
-    """The expression at a place, where it stands in one line."""
+    """The source text of an expression on a single line, or ""."""
     if where.line is None or where.column is None or where.end_line != where.line:
         return ""
     line = linecache.getline(where.file, where.line).encode()
@@ -64,7 +62,7 @@ def _written(where: Location) -> str:
 
 
 def _guards(state: Any, lines: tuple[events.GuardLine, ...]) -> tuple[events.GuardLine, ...]:
-    """With named sources."""
+    """The guards with named sources."""
     return tuple(
         dataclasses.replace(
             one,
@@ -79,7 +77,7 @@ def _guards(state: Any, lines: tuple[events.GuardLine, ...]) -> tuple[events.Gua
 
 
 def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str, float]) -> None:
-    """Where the graph ends, what varies, and the entry that comes of it."""
+    """Emit the events of a capture: its breaks, what is symbolic, and the entry."""
     from ..runtime.guards.mirror import guard_lines
 
     where = place_of(code)
@@ -115,7 +113,8 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
 
 
 def recompiled(state: Any, change: Change, view: FrameView) -> None:
-    """now X, before Y of the first guard that failed in the nearest entry; and what failed in the others."""
+    """Emit "now X, before Y" for the first failed guard of the nearest entry, with the failed
+    guards of the others."""
     from ..runtime.guards.mirror import explain_failure, failure_code, subject_of
 
     failed = []
@@ -145,22 +144,23 @@ def recompiled(state: Any, change: Change, view: FrameView) -> None:
 
 
 def resumed(made: Iterable[tuple[Any, Any]], breaks: Sequence[Any]) -> None:
-    """What resumes a frame knows the break that it follows, for the report to say what that costs."""
+    """Set the break that each resume function follows, for the cost of that break in reports."""
     for _way, tail in made if breaks else ():
         tail.target.state.after = breaks[-1].where
 
 
 def number_of(entry: Any) -> int:
-    """The number that the events of its capture have; 0: it was not captured."""
+    """The number of the events of its capture; 0 if it was not captured."""
     return entry.data.number if type(entry.data) is Made else 0
 
 
 def counted(state: Any) -> events.Counted | None:
-    """Totals of a state for a report; None if its code is gone, for a collection may take it at any time."""
+    """The totals of a state for a report; None if its code is gone, which may happen at any
+    time."""
     code, entries = state.code, state.entries
     if code is None:
         return None
-    # The first run of an entry is the miss that made it.
+    # The first run of an entry is the miss that made it, not a hit.
     hits = [(number_of(entry), max(0, entry.hits - 1)) for entry in entries]
     checks = [(number_of(entry), *entry.guard_time) for entry in entries]
     values = [(number_of(entry), clocks.value_seconds(entry.rows)) for entry in entries]
@@ -187,8 +187,8 @@ def counted(state: Any) -> events.Counted | None:
 
 
 def measured(state: Any) -> list[events.Event]:
-    """Beside the totals: run times of programs, and calls that ran in plain Python for a tracer's sake. Native code has
-    both."""
+    """Run times of programs, and the number of calls that ran in plain Python because of a tracer.
+    Native code has both."""
     try:
         return [*clocks.timed(state), *_watched(state)]
     except Exception as error:

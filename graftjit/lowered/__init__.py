@@ -1,4 +1,4 @@
-"""The stages of a compilation, as objects that print.
+"""The stages of a compilation, as printable objects.
 
 In: a call. Out: `Lowered`: graphs, kernels, programs, guards.
 Open first: `lowered.py`.

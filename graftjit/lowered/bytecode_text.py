@@ -1,8 +1,8 @@
-"""What runs in a frame's place, as Python: the text of the stage "bytecode".
+"""The text of the stage "bytecode": the code that replaces a frame, as Python.
 
-In: what was captured of a frame (`runtime.events.observers.Published`) and its graph. Out: for a direct entry what the native
-callable does without a frame; else the replacement code and the resume functions that it calls, decompiled
-(`capture.decompile.writer`). Used by `graftjit.lowered.collect`.
+In: the capture of a frame (`runtime.events.observers.Published`) and its graph. Out: for a direct
+entry, the work of the native callable without a frame; else the replacement code and its resume
+functions, decompiled (`capture.decompile.writer`). `graftjit.lowered.collect` uses this module.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ KNOWN: tuple[tuple[Any, str, str], ...] = (
     (rebuild.program_failed, "program_failed", "told, and raised again if Python must not"),
     (rebuild.nothing, "no_graph", "nothing that anybody can see is computed"),
 )
-"""Objects of ours that replacement code calls: name and comment."""
+"""Objects of graftjit that replacement code calls: object, name, comment."""
 
 
 def line_of(where: Location) -> str:
-    """The program's own text of a line, without what is around it."""
+    """The text of the program's line, without indentation."""
     return "" if where.line is None else linecache.getline(where.file, where.line).strip()
 
 
 def code_text(entry: Published) -> str:
-    """See the module's docstring; empty where the frame runs as written."""
+    """See the module's docstring; "" if the frame runs uncompiled."""
     made = entry.made
     if made.kind == "direct":
         return _direct_text(entry)
@@ -59,7 +59,7 @@ def code_text(entry: Published) -> str:
 
 
 def _with_sections(text: str, breaks: list[Any]) -> str:
-    """Headings: what the graph takes, the graph, what comes after it."""
+    """The code with headings: inputs of the graph, the graph, what follows it."""
     lines = text.splitlines()
     called = next((at for at, line in enumerate(lines) if "# the graph: " in line), None)
     if called is None:
@@ -105,7 +105,7 @@ def _resume_name(code: types.CodeType, target: int) -> str:
 
 
 def _namer(entry: Published) -> Callable[[Any], tuple[str, str] | None]:
-    """Names and comments for the objects that replacement code has as constants."""
+    """A function that gives names and comments for constants of replacement code."""
     made = entry.made
 
     def named(value: Any) -> tuple[str, str] | None:
@@ -131,11 +131,11 @@ def types_of(graph: Graph) -> str:
     return f"the graph: {given} -> {', '.join(type_text(n.meta) for n in graph.outputs)}"
 
 
-# -- direct entries ----------------------------------------------------------------------------------------
+# -- direct entries --------------------------------------------------------------------------------
 
 
 def _direct_text(entry: Published) -> str:
-    """What the native callable does, as if it were a function."""
+    """The work of the native callable, written as a function."""
     made = entry.made
     sources = [str(source).lstrip(".") for source in made.inputs]
     arguments = ", ".join(name.lstrip(".") for name in argument_names(entry.code))
@@ -156,7 +156,8 @@ def _direct_text(entry: Published) -> str:
 
 
 def _tree_text(tree: Any, sources: list[str]) -> str:
-    """The result, of the program's outputs and of what comes back as it was (`capture.emit.result_tree`)."""
+    """The expression of the result, from outputs of the program and from inputs that are returned
+    (`capture.emit.result_tree`)."""
     kind = tree[0]
     if kind == "const":
         return repr(tree[1])

@@ -1,7 +1,8 @@
-"""The stages of a compilation, made of what was told while it went on.
+"""Builds the stages of a compilation from what was observed.
 
-In: what `runtime.events.observers` got of one call's compilation. Out: the parts of a `lowered.Lowered`, each with the stages of
-the table `STAGES` that it has. Texts are made when they are asked for.
+In: the objects that `runtime.events.observers` received for one call's compilation. Out: the parts
+of a `lowered.Lowered`, each with those stages of the table `STAGES` that it has. Texts are made on
+demand.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from .texts import guards_text, nests_text, program_text, sources_text
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """What is known of one part: its capture; the graph with its backward, if it has one; each graph that became a
-    program (forward first); and the whole, None where there is no graph."""
+    """The data of one part: its capture; the division into forward and backward, if any; each graph
+    that became a program (forward first); and the compiled whole, None without a graph."""
 
     entry: Published
     divided: Divided | None
@@ -40,17 +41,17 @@ class Made:
         return [kernel for one in self.seen for kernel in one.plan.kernels]
 
     def half_of(self, one: Seen) -> str:
-        """Which of two halves a program is; empty where there is one program."""
+        """ "forward" or "backward" for one of two programs; "" for a single one."""
         if self.divided is None:
             return ""
         return "forward" if one is self.seen[0] else "backward"
 
     def lap(self, *names: str) -> float:
-        """Seconds of these steps of code generation, of all programs."""
+        """The total seconds of these steps of code generation over all programs."""
         return sum(one.compiled.timings.get(name, 0.0) for one in self.seen for name in names)
 
 
-# -- a stage each ------------------------------------------------------------------------------------------
+# -- one function per stage
 
 
 def _captured(made: Made) -> Stage | None:
@@ -58,9 +59,13 @@ def _captured(made: Made) -> Stage | None:
     if graph is None:
         return None
     return Stage(
-        "captured", "the torch calls of the program", _count(len(graph.calls), "call"),
-        made.entry.seconds.get("capture", 0.0), lambda: calls_text(graph, line_of), graph,
-    )  # fmt: skip
+        "captured",
+        "the torch calls of the program",
+        _count(len(graph.calls), "call"),
+        made.entry.seconds.get("capture", 0.0),
+        lambda: calls_text(graph, line_of),
+        graph,
+    )
 
 
 def _aten(made: Made) -> Stage | None:
@@ -75,7 +80,8 @@ def _joint(made: Made) -> Stage | None:
 
 
 def _passes(made: Made) -> Stage | None:
-    """One step for each pass that changed something; of a graph with a backward, of both together and then of each."""
+    """One step for each pass that changed something: those on the joint graph first, then those on
+    each half."""
     runs: list[tuple[str, Graph, Any]] = []
     if made.divided is not None:
         runs.append(("", made.divided.whole, made.divided.passes))
@@ -85,9 +91,13 @@ def _passes(made: Made) -> Stage | None:
         return None
     spent = sum(_seconds(passes) for _, _, passes in runs)
     return Stage(
-        "passes", "what cleans and opens the graph", f"{_count(len(steps), 'pass', 'es')} changed it",
-        spent, lambda: "\n".join(map(_step_line, steps)) or "nothing changed", steps=steps,
-    )  # fmt: skip
+        "passes",
+        "what cleans and opens the graph",
+        f"{_count(len(steps), 'pass', 'es')} changed it",
+        spent,
+        lambda: "\n".join(map(_step_line, steps)) or "nothing changed",
+        steps=steps,
+    )
 
 
 def _steps(half: str, graph: Graph, passes: Any) -> Iterator[Stage]:
@@ -101,9 +111,7 @@ def _steps(half: str, graph: Graph, passes: Any) -> Iterator[Stage]:
         named[name] += 1
         name += f"_{named[name]}" if named[name] > 1 else ""
         size = f"{_count(one.before, 'node')} -> {one.after}"
-        yield Stage(
-            name, _WHY[one.name], size, one.seconds, _shown(after), graph=after, before=was
-        )  # fmt: skip
+        yield Stage(name, _WHY[one.name], size, one.seconds, _shown(after), graph=after, before=was)
 
 
 def _shown(graph: Graph) -> Callable[[], str]:
@@ -111,7 +119,7 @@ def _shown(graph: Graph) -> Callable[[], str]:
 
 
 def _step_line(step: Stage) -> str:
-    """name (nodes, ms): why; which operators went and came."""
+    """name (nodes, ms): why; then the removed and added operators."""
     assert step.graph is not None and step.before is not None
     old, new = _operators(step.before), _operators(step.graph)
     changes = [
@@ -179,9 +187,12 @@ def _program(made: Made) -> Stage | None:
         )
     steps = sum(len(spec.steps) for spec in specs)
     return Stage(
-        "program", "what the executor runs", _count(steps, "step"), made.lap("load"),
+        "program",
+        "what the executor runs",
+        _count(steps, "step"),
+        made.lap("load"),
         lambda: _halves_text(made, program_text),
-    )  # fmt: skip
+    )
 
 
 def _replayed(made: Made) -> str:
@@ -203,9 +214,12 @@ def _guards(made: Made) -> Stage | None:
     if not rows:
         return None
     return Stage(
-        "guards", "what has to hold at each call", _count(len(rows), "guard"),
-        made.entry.seconds.get("guards", 0.0), lambda: guards_text(rows),
-    )  # fmt: skip
+        "guards",
+        "what has to hold at each call",
+        _count(len(rows), "guard"),
+        made.entry.seconds.get("guards", 0.0),
+        lambda: guards_text(rows),
+    )
 
 
 STAGES: tuple[Callable[[Made], Stage | None], ...] = (
@@ -221,7 +235,8 @@ STAGES: tuple[Callable[[Made], Stage | None], ...] = (
     _bytecode,
     _guards,
 )
-"""The stages in order. Each is made of what is known of a part; None where the part has no such stage."""
+"""The stages in order. Each function makes its stage from the data of a part, or returns None if
+the part has no such stage."""
 
 
 def _halves_text(made: Made, text: Callable[[Seen], str]) -> str:
@@ -248,11 +263,12 @@ def _why() -> dict[str, str]:
 
 _WHY = _why()
 
-# -- parts -------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def parts(told: list[Any], report: Report) -> tuple[Part, ...]:
-    """The parts of what was told, in order; a part that runs as written where nothing was captured."""
+    """The parts of a compilation, in order. If nothing was captured, one part that runs
+    uncompiled."""
     found: list[Part] = []
     waiting: list[Any] = []
     for one in told:
@@ -268,14 +284,14 @@ def parts(told: list[Any], report: Report) -> tuple[Part, ...]:
 
 
 def _gathered(entry: Published, told: list[Any]) -> Made:
-    """Of several captures of one frame the last one counts."""
+    """The data of one part. If a frame was captured repeatedly, the last capture counts."""
     ends = [at for at, one in enumerate(told) if isinstance(one, Compiled)]
     if entry.made.graph is None or not ends:
         return Made(entry, None, (), None)
     told = told[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1] + 1]
     halves = [one for one in told if isinstance(one, Divided)]
     seen = [one for one in told if isinstance(one, Seen)]
-    if halves:  # the half that is needed first is built first
+    if halves:  # the half that is needed first was built first
         seen = [one for one in seen if one.graph.name == halves[-1].forward.name][-1:] + [
             one for one in seen if one.graph.name == halves[-1].backward.name
         ][-1:]
@@ -298,7 +314,7 @@ def _part(made: Made) -> Part:
 
 
 def _name(entry: Published) -> str:
-    """The function, and the line that a resume function goes on at."""
+    """The name of the function, and the line where a resume function continues."""
     name = entry.code.co_qualname
     if not entry.resumed:
         return name

@@ -1,7 +1,8 @@
-"""`Lowered.cost()`: what a call's programs compute and move, kernel by kernel and line by line.
+"""`Lowered.cost()`: the operations and bytes of a call's programs, by kernel and by line.
 
-In: what was seen of graphs on their way to programs. Out: a `Cost`, which prints as a table. Operations and bytes of
-operators are those of `ir.graph.cost_model`; a kernel moves its buffers once, whatever it computes on the way. Nothing is measured.
+In: the observed graphs and their plans. Out: a `Cost`, which prints as a table. Operations and
+bytes of operators are those of `ir.graph.cost_model`. A kernel moves each of its buffers once.
+Nothing is measured.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ..ir.symbolic.expr import hint_of
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """One kernel or library call (`kind` "kernel" or "call"), or one line of the program ("line"). `part`: "forward",
-    "backward", or empty; `reads` and `writes` in bytes."""
+    """One kernel or library call (`kind` "kernel" or "call"), or one line of the program ("line").
+    `part`: "forward", "backward" or ""; `reads` and `writes` in bytes."""
 
     name: str
     kind: str
@@ -32,17 +33,18 @@ class CostRow:
 
     @property
     def intensity(self) -> float:
-        """Operations a byte."""
+        """Operations per byte."""
         return self.flops / max(self.reads + self.writes, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one call, at the sizes that it was lowered with.
+    """The cost of one call, for the sizes at which it was lowered.
 
     steps   kernels and library calls, in order
-    lines   the same operations by the line of the program; bytes there are those of the operators by themselves
-    peak    bytes of memory that the programs need at a time beside their inputs, forward and backward each by itself
+    lines   the same operations by line of the program; bytes are those of the single operators
+    peak    peak memory of the programs in bytes beside their inputs, the larger of forward and
+            backward
     """
 
     steps: tuple[CostRow, ...]
@@ -71,8 +73,8 @@ class Cost:
 
     def __str__(self) -> str:
         head = (
-            f"{_number(self.flops)}FLOP, {_number(self.moved)}B moved, {self.intensity:.2f} FLOP a byte, "
-            f"at most {_number(self.peak)}B at a time"
+            f"{_number(self.flops)}FLOP, {_number(self.moved)}B moved, {self.intensity:.2f} FLOP a"
+            f" byte, at most {_number(self.peak)}B at a time"
         )
         return "\n".join([head, *_table("step", self.steps), *_table("line", self.lines)])
 
@@ -83,7 +85,7 @@ class Cost:
 
 
 def cost_of(made: Iterable[Any]) -> Cost:
-    """The cost of these parts (`stages.Made`)."""
+    """The cost of these parts (`collect.Made`)."""
     steps: list[CostRow] = []
     lines: dict[tuple[str, str], list[int]] = {}
     peak = 0
@@ -136,7 +138,7 @@ def _bytes(buffer: Any) -> int:
 
 
 def _number(count: float) -> str:
-    """1.5 k; decimal steps, as rates are told in."""
+    """1.5 k; in decimal steps, as usual for rates."""
     for unit in ("", "k", "M", "G"):
         if count < 1000:
             return f"{count:.4g} {unit}"
@@ -145,8 +147,17 @@ def _number(count: float) -> str:
 
 
 def _table(what: str, rows: tuple[CostRow, ...]) -> list[str]:
-    shown = [(row.part, row.name, _number(row.flops), _number(row.reads), _number(row.writes),
-              f"{row.intensity:.2f}") for row in rows]  # fmt: skip
+    shown = [
+        (
+            row.part,
+            row.name,
+            _number(row.flops),
+            _number(row.reads),
+            _number(row.writes),
+            f"{row.intensity:.2f}",
+        )
+        for row in rows
+    ]
     head = ("", what, "FLOP", "B read", "B written", "FLOP/B")
     wide = [max(len(row[at]) for row in (head, *shown)) for at in range(len(head))]
     return [

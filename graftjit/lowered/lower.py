@@ -1,7 +1,7 @@
 """`lower(fn, *args)`: the stages of compiling one call.
 
-In: what `jit` takes, and the arguments of a call. Out: a `Lowered`. The call is captured in a compilation of its own, and
-nothing of the program runs.
+In: a target of `jit`, and the arguments of one call. Out: a `Lowered`. The frame is captured as in
+a call, in a separate compilation, and the program is not run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def lower(target: Any, /, *args: Any, **kwargs: Any) -> Lowered:
     """The stages of compiling the call `target(*args, **kwargs)`; see `Lowered`.
 
     Raises what the call would raise before its first line (TypeError for wrong arguments) and, with
-    `fullgraph=True`, BreakError. The caller's grad mode, autocast and default device hold for the capture.
+    `fullgraph=True`, BreakError. The capture uses the caller's grad mode, autocast and default
+    device.
     """
     call, given = _callable(fresh_copy(target), args)
     function = call.__wrapped__
@@ -49,7 +50,7 @@ def _lowered(call: Any, told: list[Any], again: Callable[[], Lowered] | None) ->
 
 
 def _callable(fresh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The native callable behind what `jit` gave, and its positional arguments."""
+    """The native callable of what `jit` returned, and its positional arguments."""
     if isinstance(fresh, JitFunction):
         return fresh, args
     if isinstance(fresh, types.MethodType):
@@ -67,8 +68,8 @@ def _callable(fresh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
 def _bound(
     function: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """The values of the parameters as a call would bind them, in the order of the frame's variables: by position, by
-    keyword alone, *args, **kwargs."""
+    """The bound values of the parameters, in the order of the frame's variables: positional,
+    keyword-only, *args, **kwargs."""
     signature = inspect.signature(function, follow_wrapped=False)
     try:
         bound = signature.bind(*args, **kwargs)

@@ -1,9 +1,9 @@
-"""`lower`: what a compilation makes of a call, stage by stage, as objects that print.
+"""`Lowered`: the stages of compiling a call, as printable objects.
 
-In: anything that `jit` takes, and the arguments of one call. Out: a `Lowered`, with a `Part` for each captured stretch of
-a frame and in it the stages in their order, each a `Stage` with its text, its time and its graph. The frame is captured
-as a call would capture it, in a compilation of its own, and nothing of the program is run; so of a frame that breaks the
-first part is there, and `Lowered.run()` gives the others by running the call once, as `explain` does.
+In: what `lower` has observed of one compilation. Out: a `Lowered` with a `Part` for each captured
+region of a frame; a part has ordered stages, each a `Stage` with its text, time and graph. Since
+`lower` does not run the program, only the first part of a frame with a break exists;
+`Lowered.run()` adds the others by running the call once, as `explain` does.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..runtime.errors import UserError
 class Stage:
     """One stage of a compilation. It prints as text.
 
-    name     "captured", "aten", ...: see `stages.STAGES`
+    name     "captured", "aten", ...: see `collect.STAGES`
     title    what it is, in a few words
-    size     how much of it there is, in words
-    seconds  the time that it took; 0 where it was made together with the stage before
-    graph    the graph that it shows (`.text()`, `.to_fx()`), None where it shows something else
-    steps    stages that it consists of: the passes that changed something
+    size     its size, in words
+    seconds  its time; 0 if it was made together with the previous stage
+    graph    the graph that it shows (`.text()`, `.to_fx()`), or None
+    steps    its steps: the passes that changed something
     """
 
     name: str
@@ -45,7 +45,8 @@ class Stage:
         return self._text
 
     def diff(self) -> str:
-        """What a pass changed, as a unified diff of the graph before and after it. Raises UserError for other stages."""
+        """The change of a pass, as a unified diff of the graph before and after it. Raises
+        UserError for other stages."""
         if self.graph is None or self.before is None:
             raise UserError(
                 f"the stage {self.name} is no pass over a graph",
@@ -80,17 +81,19 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One captured stretch of a frame: the function from its beginning, or from where it goes on after a break.
+    """One captured region of a frame: the function from its beginning, or from where it continues
+    after a break.
 
-    kind     "direct" (one graph, no Python), "code" (replacement code runs) or "plain" (the frame runs as written)
-    notes    what the capture has to say: breaks, and why a frame runs in plain Python, with codes and places
+    kind     "direct" (one graph, no Python), "code" (replacement code) or "plain" (runs uncompiled)
+    notes    remarks of the capture: breaks, and why a frame runs in plain Python, with codes and
+             locations
     """
 
     name: str
     kind: str
     stages: tuple[Stage, ...]
     notes: tuple[str, ...] = ()
-    made: Any = field(default=(), repr=False)  # what was seen of its graphs
+    made: Any = field(default=(), repr=False)  # data of its graphs
 
     def __getitem__(self, name: str) -> Stage:
         return _named(self.stages, name, f"stage of {self.name}")
@@ -109,7 +112,7 @@ class Part:
         return sum(stage.seconds for stage in self.stages)
 
     def text(self, stage: str | None = None) -> str:
-        """One stage, or all of them, each under a heading."""
+        """The text of one stage, or of all stages with headings."""
         if stage is not None:
             return self[stage].text()
         return "\n\n".join(f"{_heading(self, one)}\n{one.text()}" for one in self.stages)
@@ -140,8 +143,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """What `lower` gives: see the module's docstring. `lowered["aten"]` is a stage of the first part that has it,
-    `lowered[0]` a part; iteration goes over all stages in order."""
+    """The result of `lower`: see the module's docstring. `lowered["aten"]` is that stage of the
+    first part that has it, and `lowered[0]` a part. Iteration yields all stages in order."""
 
     name: str
     parts: tuple[Part, ...]
@@ -169,21 +172,23 @@ class Lowered:
         return sum(part.seconds for part in self.parts)
 
     def text(self, stage: str | None = None) -> str:
-        """A stage of all parts, or everything."""
+        """One stage of all parts, or everything."""
         parts = [part for part in self.parts if stage is None or stage in part]
         if stage is not None and len(parts) <= 1:
             return str(self[stage].text())
         return "\n\n".join(f"=== {part.name}\n{part.text(stage)}" for part in parts)
 
     def cost(self) -> Any:
-        """Operations and bytes of the programs, by kernel, library call and line, as a `graftjit.lowered.cost.Cost`."""
+        """Operations and bytes of the programs, by kernel, library call and line, as a
+        `graftjit.lowered.cost.Cost`."""
         from .cost import cost_of
 
         return cost_of(part.made for part in self.parts if part.made)
 
     def run(self) -> Lowered:
-        """The same with what comes after breaks: the call is run once, with its effects, in a compilation of its own.
-        Frames that a break calls and that were compiled before are not shown; `graftjit.reset()` forgets them."""
+        """The same with the parts after breaks: runs the call once, with its effects, in a separate
+        compilation. Frames that were compiled before and that a break calls are missing;
+        `graftjit.reset()` drops their compilations."""
         return self if self.again is None else self.again()
 
     def __str__(self) -> str:
@@ -215,7 +220,7 @@ def _heading(part: Part, stage: Stage) -> str:
 
 
 def _details(stage: Stage, opened: bool = False) -> str:
-    """A stage that folds."""
+    """A collapsible stage."""
     head = f"<b>{stage.name}</b> {stage.title} ({stage.size}, {_ms(stage.seconds)} ms)"
     body = f"<pre style='text-align:left'>{html.escape(stage.text())}</pre>"
     return f"<details{' open' * opened}><summary>{head}</summary>{body}</details>"

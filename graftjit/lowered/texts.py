@@ -1,7 +1,7 @@
-"""The texts of stages that are no graphs: loop nests, kernels' sources, the program's steps, guards.
+"""Texts of stages without a graph: loop nests, kernel sources, program steps, guards.
 
-In: what was seen of a graph on its way to a program (`codegen.programs.compiled.Seen`), or guard rows. Out: text. Used by
-`graftjit.lowered.collect` alone.
+In: the data of a graph that became a program (`codegen.programs.compiled.Seen`), or guard rows.
+Out: text. Only `graftjit.lowered.collect` uses this module.
 """
 
 from __future__ import annotations
@@ -33,32 +33,33 @@ from ..runtime.program.program import (
 )
 
 _NO_KERNEL = "# no kernel: all operators are calls of the library"
-FIRST_ADDRESS = 1 << 40  # no size or stride is as large
+FIRST_ADDRESS = 1 << 40  # larger than any size or stride
 
 
 def nests_text(seen: Seen) -> str:
-    """Each loop nest: its axes, values and stores."""
+    """Each loop nest with its axes, values and stores."""
     found = [loops.text(kernel.nest) for kernel in seen.plan.kernels]
     return shown_text("\n\n".join(found)) or _NO_KERNEL
 
 
 def sources_text(seen: Seen) -> str:
-    """Each kernel's own text."""
+    """The source text of each kernel."""
     found = [text.rstrip() for text in seen.texts.values()]
     return shown_text("\n\n".join(found)) or _NO_KERNEL
 
 
-# -- the program -------------------------------------------------------------------------------------------
+# -- the program -----------------------------------------------------------------------------------
 
 
 def program_text(seen: Seen) -> str:
-    """The steps as Python, one a line, with types, bytes, and the lines of the program that they compute."""
+    """The steps as Python, one per line, with types, bytes, and the lines of the program that they
+    compute."""
     spec = seen.compiled.spec
     return "" if spec is None else "\n".join(_Program(seen, spec).lines())
 
 
 class _Program:
-    """Slots get names: the inputs those of the graph, the others `s` and a number."""
+    """Prints a program. Inputs have their names in the graph; other slots are `s` and a number."""
 
     def __init__(self, seen: Seen, spec: ProgramSpec) -> None:
         self.seen, self.spec = seen, spec
@@ -78,14 +79,16 @@ class _Program:
         room = f"  # workspace of {_bytes(spec.arena)}" if hint_of(spec.arena) else ""
         yield f"def {spec.name}({', '.join(node.name for node in graph.inputs)}):{room}"
         for slot, tensor in spec.constants.items():
-            yield f"    {self.name(slot)} = constant({dtype_name(tensor.dtype)}{list(tensor.shape)})"
+            yield (
+                f"    {self.name(slot)} = constant({dtype_name(tensor.dtype)}{list(tensor.shape)})"
+            )
         for step in spec.steps:
             code, note = _STEPS[type(step)](self, step)
             yield f"    {code:<{COLUMN - 4}}  # {note}".rstrip() if note else f"    {code}"
         outputs = ", ".join(map(self.name, spec.outputs))
         yield f"    return ({outputs}{',' * (len(spec.outputs) == 1)})"
 
-    # -- a kind of step each: (code, comment)
+    # -- one method per kind of step: (code, comment)
     def alloc(self, step: Alloc) -> tuple[str, str]:
         sizes, kind = ", ".join(map(str, step.shape)), dtype_name(step.dtype)
         device = "" if step.device.type == "cpu" else f" {step.device}"
@@ -112,7 +115,8 @@ class _Program:
         return code, note
 
     def number(self, number: Any) -> str:
-        """A number that a kernel takes; for the address of an epilogue the name of that."""
+        """A number argument of a kernel. The address of an epilogue is shown by the epilogue's
+        name."""
         if type(number) is int and number >= FIRST_ADDRESS:
             return next((name for name in self.epilogues), "epilogue")
         return str(number)
@@ -130,7 +134,7 @@ class _Program:
         return f"{begin}{target}({', '.join(given)})", self.call_note(step)
 
     def call_note(self, step: Aten) -> str:
-        """Type and line of the node that the call is of: both are in one order."""
+        """Type and line of the node of this call. Steps and nodes have the same order."""
         for node in self.calls:
             if node.target is step.op:
                 return f"library: {type_text(node.meta)}  {place_text(node.where)}".rstrip()
@@ -138,7 +142,10 @@ class _Program:
 
     def view(self, step: View) -> tuple[str, str]:
         sizes = ", ".join(map(str, step.shape))
-        code = f"{self.name(step.slot)} = {self.name(step.base)}.as_strided([{sizes}], {list(step.stride)}"
+        code = (
+            f"{self.name(step.slot)} = {self.name(step.base)}.as_strided([{sizes}],"
+            f" {list(step.stride)}"
+        )
         return code + (f", {step.offset})" if hint_of(step.offset) else ")"), "view"
 
     def free(self, step: Free) -> tuple[str, str]:
@@ -167,7 +174,7 @@ _STEPS: dict[type, Any] = {
 
 
 def _covers(nodes: Iterable[Node]) -> str:
-    """The operators of a kernel, and the lines that they come from."""
+    """The operators of a kernel, and their lines in the program."""
     calls = [node for node in nodes if node.op == "call"]
     names = dict.fromkeys(node.target._schema.name.split("::")[1] for node in calls)
     places = dict.fromkeys(place_text(node.where) for node in calls if node.where is not None)
@@ -182,7 +189,7 @@ def _product(sizes: Iterable[Any]) -> int:
 
 
 def _bytes(count: Any) -> str:
-    """1.5 KiB; of an expression its value at capture."""
+    """1.5 KiB; for an expression, its value at capture."""
     number = float(hint_of(count))
     for unit in ("B", "KiB", "MiB"):
         if number < 1024:
@@ -191,20 +198,23 @@ def _bytes(count: Any) -> str:
     return f"{number:.4g} GiB"
 
 
-# -- guards ------------------------------------------------------------------------------------------------
+# -- guards ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class _Branch:
-    """What is guarded at one source, and at those that begin with it."""
+    """The guards of one source, and those of sources that extend it."""
 
     rows: list[Row] = field(default_factory=list)
     below: dict[Source, _Branch] = field(default_factory=dict)
 
 
 def guards_text(rows: Iterable[Row]) -> str:
-    """The guards as a tree by what they look at: a path stands under the path that it goes on from, and what holds for it
-    under the path, where it is called `it`; behind each condition the line of the program that made it necessary."""
+    """The guards as a tree of sources.
+
+    A source is below the source that it extends. Its conditions are below it and call it `it`. Each
+    condition is followed by the line of the program that made it necessary.
+    """
     top = _Branch()
     for row in rows:
         branch = top
@@ -238,7 +248,7 @@ def _branch_lines(branch: _Branch, depth: int, name: str) -> Iterator[str]:
 
 
 def _step(source: Source) -> str:
-    """What the last step of a path adds to it."""
+    """The text that the last step of a source adds."""
     if source.base is None:
         return str(source)
     text = source.text({id(source.base): ""})

@@ -1,8 +1,9 @@
-"""`graftjit.nn`: cells and layers under the names, arguments and defaults of the static-graph documents.
+"""`graftjit.nn`: cells and layers with the names, arguments and defaults of static-graph systems.
 
-In: programs that imported `nn` from there. Out: torch modules; each layer derives from its counterpart in
-`torch.nn` and computes through it, with the same state_dict keys. A name that is not defined here is
-torch's: `nn.Linear` is `torch.nn.Linear`, with torch's arguments. docs/migrating.md lists what differs.
+In: programs that imported `nn` from such a system. Out: torch modules. Each layer derives from its
+counterpart in `torch.nn`, computes through it, and has the same state_dict keys. Other names are
+torch's: `nn.Linear` is `torch.nn.Linear`, with torch's arguments. docs/migrating.md lists the
+differences.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Activations and losses of `graftjit.nn`: cells without parameters, with the static-graph documents' defaults.
+"""Activations and losses of `graftjit.nn`: cells without parameters, with the defaults of
+static-graph systems.
 
-`get_activation` makes one from its name, as `nn.Dense(..., activation="relu")` takes it.
+`get_activation` makes one from its name, as for `nn.Dense(..., activation="relu")`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class ReLU(Cell, torch.nn.ReLU):
 
 
 class GELU(Cell, torch.nn.GELU):
-    """x * Phi(x), by the tanh formula where `approximate` is true (the default) or "tanh"."""
+    """x * Phi(x), by the tanh formula if `approximate` is True (the default) or "tanh"."""
 
     def __init__(self, approximate: bool | str = True) -> None:
         if isinstance(approximate, bool):
@@ -95,7 +96,7 @@ _ACTIVATIONS: dict[str, Callable[[], Any]] = {
 
 
 def get_activation(name: Any) -> Any:
-    """A cell from its name; None and what can be called stay as they are. Raises OptionError."""
+    """A cell by its name. None and callables are returned unchanged. Raises OptionError."""
     if name is None or callable(name):
         return name
     make = _ACTIVATIONS.get(name) if isinstance(name, str) else None
@@ -109,11 +110,11 @@ def get_activation(name: Any) -> Any:
     return make()
 
 
-# -- losses ------------------------------------------------------------------------------------------
+# -- losses ----------------------------------------------------------------------------------------
 
 
 class MSELoss(Cell, torch.nn.MSELoss):
-    """mean, sum or all of (logits - labels) ** 2"""
+    """mean, sum or all elements of (logits - labels) ** 2"""
 
     def __init__(self, reduction: str = "mean") -> None:
         begin(self, torch.nn.MSELoss, reduction=reduction)
@@ -123,7 +124,7 @@ class MSELoss(Cell, torch.nn.MSELoss):
 
 
 class L1Loss(Cell, torch.nn.L1Loss):
-    """mean, sum or all of abs(logits - labels)"""
+    """mean, sum or all elements of abs(logits - labels)"""
 
     def __init__(self, reduction: str = "mean") -> None:
         begin(self, torch.nn.L1Loss, reduction=reduction)
@@ -133,7 +134,8 @@ class L1Loss(Cell, torch.nn.L1Loss):
 
 
 class CrossEntropyLoss(Cell, torch.nn.CrossEntropyLoss):
-    """Of logits [N, C, ...] and labels, classes [N, ...] (any integers) or probabilities [N, C, ...]."""
+    """Cross entropy of logits [N, C, ...] and labels: classes [N, ...] (any integer type) or
+    probabilities [N, C, ...]."""
 
     def __init__(
         self,
@@ -160,7 +162,8 @@ class CrossEntropyLoss(Cell, torch.nn.CrossEntropyLoss):
 
 
 class SoftmaxCrossEntropyWithLogits(Cell):
-    """Of logits [N, C] and labels: classes [N] where `sparse`, else probabilities [N, C].
+    """Cross entropy of logits [N, C] and labels: classes [N] if `sparse`, else probabilities
+    [N, C].
 
     reduction: "none" ([N] values), "mean" or "sum".
     """

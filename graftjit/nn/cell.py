@@ -1,9 +1,11 @@
-"""`Cell`: a torch module whose computation is called `construct`; with `SequentialCell` and `CellList`.
+"""`Cell`: a torch module whose computation is the method `construct`; with `SequentialCell` and
+`CellList`.
 
-In: subclasses written for a static-graph mode. Out: ordinary torch modules (state_dict, hooks, `to`, pickling).
-In PYNATIVE_MODE `forward` is `construct`. In GRAPH_MODE the outermost `forward` hands `construct` to `jit`, and
-cells inside it are captured as part of it. As in the static-graph system, and unlike torch, a cell starts
-in evaluation mode: `set_train()` or `train()` turns training on.
+In: subclasses written for a static-graph mode. Out: ordinary torch modules (state_dict, hooks,
+`to`, pickling). In PYNATIVE_MODE `forward` is `construct`. In GRAPH_MODE the outermost `forward`
+passes `construct` to `jit`, and inner cells are captured as part of it. As in the static-graph
+system, and unlike torch, a cell starts in evaluation mode; `set_train()` or `train()` enables
+training.
 """
 
 from __future__ import annotations
@@ -29,25 +31,26 @@ class Cell(torch.nn.Module):
         self.training = False
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
-        """The computation, which a subclass defines. Raises NotImplementedError where it does not."""
+        """The computation, which a subclass defines; else raises NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} has no construct(self, ...)")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """`construct`; in GRAPH_MODE compiled, unless it is part of what is being compiled already."""
+        """Run `construct`; in GRAPH_MODE compiled, unless it is already part of a capture."""
         if not capturing() and current_context().mode == GRAPH_MODE:
             return _compiled(self.construct)(*args, **kwargs)
         return self.construct(*args, **kwargs)
 
     def set_train(self, mode: bool = True) -> Cell:
-        """Training mode on or off for this cell and all inside it."""
+        """Enable or disable training mode for this cell and all inner cells."""
         return self.train(mode)
 
     def set_grad(self, requires_grad: bool = True) -> Cell:
-        """Accepted: which gradients are computed follows from `requires_grad` of tensors, as in torch."""
+        """Accepted without effect: as in torch, `requires_grad` of tensors decides which gradients
+        are computed."""
         return self
 
     def insert_child_to_cell(self, child_name: str, child_cell: torch.nn.Module | None) -> None:
-        """Add a child under a name that is still free. Raises KeyError where it is taken."""
+        """Add a child under an unused name. Raises KeyError if the name is in use."""
         if hasattr(self, child_name) and child_name not in self._modules:
             raise KeyError(f"{type(self).__name__} has an attribute {child_name!r} already")
         if self._modules.get(child_name) is not None:
@@ -59,11 +62,11 @@ class Cell(torch.nn.Module):
         self.register_parameter(param_name, param)
 
     def cells(self) -> Iterable[torch.nn.Module]:
-        """The direct children, each once."""
+        """The direct children, without duplicates."""
         return tuple(self.children())
 
     def cells_and_names(self, name_prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
-        """(name, cell) of this cell and of all inside it."""
+        """(name, cell) of this cell and all inner cells."""
         return self.named_modules(prefix=name_prefix)
 
     def name_cells(self) -> dict[str, torch.nn.Module]:
@@ -73,15 +76,15 @@ class Cell(torch.nn.Module):
     def parameters_and_names(
         self, name_prefix: str = "", expand: bool = True
     ) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """(name, parameter); `expand=False` leaves out those of inner cells."""
+        """(name, parameter) pairs; `expand=False` excludes those of inner cells."""
         return self.named_parameters(prefix=name_prefix, recurse=expand)
 
     def get_parameters(self, expand: bool = True) -> Iterator[torch.nn.Parameter]:
-        """The parameters; `expand=False` leaves out those of inner cells."""
+        """The parameters; `expand=False` excludes those of inner cells."""
         return self.parameters(recurse=expand)
 
     def parameters_dict(self, recurse: bool = True) -> dict[str, torch.nn.Parameter]:
-        """The parameters by name; `recurse=False` leaves out those of inner cells."""
+        """The parameters by name; `recurse=False` excludes those of inner cells."""
         return dict(self.named_parameters(recurse=recurse))
 
     def trainable_params(self, recurse: bool = True) -> list[torch.nn.Parameter]:
@@ -94,23 +97,23 @@ class Cell(torch.nn.Module):
 
 
 def begin(cell: Cell, kind: type[torch.nn.Module], *args: Any, **kwargs: Any) -> None:
-    """Initialise a cell as a module of torch's class `kind`, which it derives from."""
+    """Initialise a cell as a module of its base class `kind` of torch."""
     kind.__init__(cell, *args, **kwargs)
     cell.training = False
 
 
 def _compiled(construct: Any) -> Any:
-    """`construct` (a bound method, or what an instance has in its place) through `jit`.
+    """`construct` (a bound method, or an instance attribute in its place) through `jit`.
 
-    The jitted function is kept on the function itself, so it lives as long and no longer. What is not a
-    Python function (a jitted callable, a partial) is called as it is.
+    The jitted function is stored on the function itself, so both have the same lifetime. An object
+    that is not a Python function (a jitted callable, a partial) is returned unchanged.
     """
     function = getattr(construct, "__func__", construct)
     if type(function) is not FunctionType:
         return construct
     config = current_context().jit_config
     memo = function.__dict__.get(_MEMO)
-    # functools.wraps copies __dict__: the memo says which function it was made for.
+    # functools.wraps copies __dict__, so the memo contains the function it was made for.
     if memo is None or memo[0] is not function or memo[1] != config:
         from ..jit import jit
 
@@ -120,7 +123,8 @@ def _compiled(construct: Any) -> Any:
 
 
 def made_in_graph_mode(target: Any) -> Any:
-    """What GRAPH_MODE has made of a cell, or of the function `construct` of its class; None if nothing."""
+    """The jitted form that GRAPH_MODE made of a cell, or of its class's function `construct`; or
+    None."""
     if isinstance(target, Cell):
         target = getattr(target.construct, "__func__", None)
     memo = target.__dict__.get(_MEMO) if type(target) is FunctionType else None
@@ -128,7 +132,7 @@ def made_in_graph_mode(target: Any) -> Any:
 
 
 class SequentialCell(Cell, torch.nn.Sequential):
-    """Cells in a row, each fed with the result of the one before.
+    """Cells in sequence: each gets the result of the previous one.
 
     Takes cells, one list of cells, or one dict of names to cells.
     """
@@ -147,7 +151,7 @@ class SequentialCell(Cell, torch.nn.Sequential):
 
 
 class CellList(Cell, torch.nn.ModuleList):
-    """A list of cells, registered under their numbers. Takes cells, or one list of cells."""
+    """A list of cells, registered under their indices. Takes cells, or one list of cells."""
 
     def __init__(self, *cells: Any, auto_prefix: bool = True) -> None:
         if len(cells) == 1 and not isinstance(cells[0], torch.nn.Module):

@@ -1,7 +1,8 @@
-"""Layers of `graftjit.nn` that weigh, normalise, pad or pool: each computes through its counterpart in `torch.nn`.
+"""Linear, embedding, convolution, normalisation and pooling layers of `graftjit.nn`, which compute
+through their counterparts in `torch.nn`.
 
-In: the arguments and defaults of the static-graph documents. Out: cells with torch's state_dict keys, on the
-device of the context.
+In: the arguments and defaults of static-graph systems. Out: cells with torch's state_dict keys, on
+the context's device.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _INITIALISERS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 
 def _initialise(parameter: torch.Tensor | None, wanted: Any) -> None:
-    """Fill a parameter by a name, a number or a tensor; None leaves torch's own initialisation."""
+    """Fill a parameter by a name, a number or a tensor. None keeps torch's initialisation."""
     if wanted is None or parameter is None:
         return
     with torch.no_grad():
@@ -57,7 +58,7 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else tuple(value)
 
 
-# -- layers with parameters ----------------------------------------------------------------------------
+# -- layers with parameters ------------------------------------------------------------------------
 
 
 class Dense(Cell, torch.nn.Linear):
@@ -144,7 +145,7 @@ def _check_pad_mode(pad_mode: str, padding: Any, modes: tuple[str, ...] = _PAD_M
 
 
 def _four_sides(padding: Any) -> tuple[int, int, int, int]:
-    """(left, right, top, bottom), as F.pad takes it, from one number, (height, width) or
+    """(left, right, top, bottom) for F.pad, from one number, (height, width) or
     (top, bottom, left, right)."""
     if isinstance(padding, int):
         return (padding,) * 4
@@ -155,9 +156,10 @@ def _four_sides(padding: Any) -> tuple[int, int, int, int]:
 
 
 def _same_sides(x: Any, kernel: Any, stride: Any, dilation: Any) -> tuple[int, int, int, int]:
-    """Padding with which the result has ceil(size / stride) rows and columns; the odd one goes last."""
+    """Padding for a result with ceil(size / stride) rows and columns. An odd one is added at the
+    end."""
     sides: list[int] = []
-    for axis in (1, 0):  # F.pad starts at the last axis
+    for axis in (1, 0):  # F.pad starts with the last axis
         size = x.shape[axis - 2]
         reach = dilation[axis] * (kernel[axis] - 1) + 1
         total = max((-(-size // stride[axis]) - 1) * stride[axis] + reach - size, 0)
@@ -168,8 +170,8 @@ def _same_sides(x: Any, kernel: Any, stride: Any, dilation: Any) -> tuple[int, i
 class Conv2d(Cell, torch.nn.Conv2d):
     """Convolution of [N, C, H, W] (or [C, H, W]).
 
-    pad_mode: "same" (the default: ceil(size / stride) rows and columns out), "valid" (none) or "pad" (`padding`
-    zeros: one number, (height, width), or (top, bottom, left, right)).
+    pad_mode: "same" (the default: ceil(size / stride) rows and columns in the result), "valid" (no
+    padding) or "pad" (`padding` zeros: one number, (height, width), or (top, bottom, left, right)).
     """
 
     def __init__(
@@ -219,8 +221,8 @@ class Conv2d(Cell, torch.nn.Conv2d):
 
 
 class _BatchNorm(Cell):
-    """What BatchNorm1d and BatchNorm2d share. `momentum` is the share of the old statistics that is kept
-    (0.9), which is one minus torch's. use_batch_statistics: None follows training mode."""
+    """Base of BatchNorm1d and BatchNorm2d. `momentum` is the weight of the old statistics (0.9),
+    that is, one minus torch's. use_batch_statistics: None follows the training mode."""
 
     def __init__(
         self,
@@ -277,7 +279,8 @@ class BatchNorm2d(_BatchNorm, torch.nn.BatchNorm2d):
 
 
 class LayerNorm(Cell, torch.nn.LayerNorm):
-    """Over the last `len(normalized_shape)` axes; begin_norm_axis, begin_params_axis: -1, or where they begin."""
+    """Over the last `len(normalized_shape)` axes. begin_norm_axis, begin_params_axis: -1, or the
+    first of these axes."""
 
     def __init__(
         self,
@@ -309,11 +312,11 @@ class LayerNorm(Cell, torch.nn.LayerNorm):
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-# -- layers without parameters --------------------------------------------------------------------------
+# -- layers without parameters ---------------------------------------------------------------------
 
 
 class Flatten(Cell, torch.nn.Flatten):
-    """[N, a, b, ...] -> [N, a*b*...]: the batch is kept."""
+    """[N, a, b, ...] -> [N, a*b*...]: the batch axis is kept."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         begin(self, torch.nn.Flatten, start_dim, end_dim)
@@ -323,9 +326,11 @@ class Flatten(Cell, torch.nn.Flatten):
 
 
 class Dropout(Cell, torch.nn.Dropout):
-    """In training, each element is zero with probability `p` and the others are scaled by 1 / (1 - p).
+    """In training, each element is zero with probability `p`, and the others are scaled by
+    1 / (1 - p).
 
-    Say `p=` or `keep_prob=`: a bare number means one thing in torch and the other in older programs.
+    Use `p=` or `keep_prob=`: a positional number would mean one in torch and the other in older
+    programs.
     """
 
     def __init__(
@@ -346,7 +351,7 @@ class Dropout(Cell, torch.nn.Dropout):
 
 
 class MaxPool2d(Cell, torch.nn.MaxPool2d):
-    """Maximum over windows. pad_mode: "valid", "same" or "pad"; the padding never wins."""
+    """Maximum over windows. pad_mode: "valid", "same" or "pad"; padding is never the maximum."""
 
     def __init__(
         self,
@@ -389,8 +394,8 @@ class MaxPool2d(Cell, torch.nn.MaxPool2d):
 
 
 class AvgPool2d(Cell, torch.nn.AvgPool2d):
-    """Mean over windows. pad_mode "same" leaves the padding out of the mean; "pad" counts it as
-    `count_include_pad` says."""
+    """Mean over windows. pad_mode "same" excludes the padding from the mean; with "pad",
+    `count_include_pad` decides."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""Cells around a network that is trained: `WithLossCell`, `ForwardValueAndGrad`, `WithGradCell`, `TrainOneStepCell`.
+"""Cells for training: `WithLossCell`, `ForwardValueAndGrad`, `WithGradCell`, `TrainOneStepCell`.
 
-In: a network (a cell, a torch module, jitted or not), a loss, an optimizer of torch. Out: cells whose call gives a loss,
-gradients, or makes one step. Part of `graftjit.nn`; the gradients are those of `graftjit.gradients`.
+In: a network (a cell or torch module, jitted or not), a loss, an optimizer of torch. Out: cells
+whose call returns a loss or gradients, or makes one training step. The gradients are those of
+`graftjit.gradients`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from .cell import Cell
 
 
 class WithLossCell(Cell):
-    """`construct(data, label)` is `loss_fn(backbone(data), label)`: tensors of any shapes that the two take."""
+    """`construct(data, label)` is `loss_fn(backbone(data), label)`, for tensors of any shapes that
+    these accept."""
 
     def __init__(self, backbone: Any, loss_fn: Any) -> None:
         super().__init__(auto_prefix=False)
@@ -36,10 +38,11 @@ class WithLossCell(Cell):
 
 
 class ForwardValueAndGrad(Cell):
-    """`construct(*inputs)` is (result of the network, gradients as `GradOperation` gives them).
+    """`construct(*inputs)` returns (result of the network, gradients as of `GradOperation`).
 
     weights   tensors that require a gradient; None: the trainable parameters of the network
-    With `sens_param` the last input has the shapes of the results, and is their gradient.
+
+    With `sens_param` the last input is the gradient of the results and has their shapes.
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class ForwardValueAndGrad(Cell):
 
 
 class WithGradCell(Cell):
-    """`construct(*inputs)` is a tuple of the gradients of all trainable parameters: of the network's results, or with a
-    `loss_fn` of `loss_fn(network(data), label)`. `sens`: the gradient of the results, in place of ones."""
+    """`construct(*inputs)` returns a tuple of the gradients of all trainable parameters.
+
+    They are the gradients of the network's results, or with a `loss_fn` those of
+    `loss_fn(network(data), label)`. `sens`: the gradient of the results, in place of ones.
+    """
 
     def __init__(self, network: Any, loss_fn: Any = None, sens: Any = None) -> None:
         super().__init__(auto_prefix=False)
@@ -80,14 +86,16 @@ class WithGradCell(Cell):
 
 
 class TrainOneStepCell(Cell):
-    """`construct(*inputs)` makes one step of training and is the network's result, the loss, as it was before the step.
+    """`construct(*inputs)` makes one training step and returns the network's result, the loss
+    before the step.
 
-    network      gives the loss: a cell or a module, often a `WithLossCell`
-    optimizer    an optimizer of torch over parameters of the network: its step is made with gradients of this call, and
-                 `.grad` of the parameters is None afterwards. Or anything with `parameters` that is called with the tuple
-                 of their gradients
+    network      returns the loss: a cell or module, often a `WithLossCell`
+    optimizer    an optimizer of torch over parameters of the network: it steps with the gradients
+                 of this call, and then sets `.grad` of the parameters to None; or a callable with
+                 `parameters`, which is called with the tuple of their gradients
     sens         a number, the gradient of the loss (a factor of all gradients); None: 1
-    return_grad  (loss, tuple of the gradients, in the order of the optimizer's parameters)
+    return_grad  return (loss, tuple of the gradients in the order of the optimizer's parameters)
+
     Raises TypeError for arguments of a wrong type.
     """
 
@@ -105,8 +113,8 @@ class TrainOneStepCell(Cell):
         self._by_torch = isinstance(optimizer, torch.optim.Optimizer)
         if not self._by_torch and not (callable(optimizer) and hasattr(optimizer, "parameters")):
             raise TypeError(
-                "optimizer is one of torch.optim, or can be called with gradients and has `parameters`;"
-                f" this is a {type(optimizer).__name__}"
+                "optimizer is one of torch.optim, or can be called with gradients and has"
+                f" `parameters`; this is a {type(optimizer).__name__}"
             )
 
     def construct(self, *inputs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Autograd around a compiled program.
+"""Autograd of compiled programs.
 
 In: a forward and a backward program. Out: one autograd node with eager's hooks, errors and random
 numbers.

@@ -1,9 +1,10 @@
-"""Hooks on the nodes that accumulate gradients, made visible on their tensors.
+"""Makes hooks on AccumulateGrad nodes visible on their tensors.
 
-torch shows such a node through `p.expand_as(p).grad_fn.next_functions[0][0]`, and what is hung on it cannot be asked for. A
-backward inside of a graph adds gradients without the node, so it must know: a tensor whose node gets a hook from Python
-gets one of its own as well, which does nothing, and which guards see like any other. Hooks that C++ hangs on nodes (the
-reducer of DistributedDataParallel) and those from before the import of graftjit are not seen.
+A program reaches such a node by `p.expand_as(p).grad_fn.next_functions[0][0]`, and torch has no way
+to list its hooks. A backward inside a graph accumulates gradients without the node, so graftjit
+must know of these hooks. When Python code registers a hook on the node, its tensor gets an empty
+hook of its own, which guards see like any other hook. Hooks that C++ code adds (the reducer of
+DistributedDataParallel) and hooks registered before the import of graftjit are not detected.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ _METHODS = ("register_hook", "register_prehook")
 
 
 def watch() -> bool:
-    """Begin to see them; whether that can be had. Called once, at import."""
+    """Wrap the registration methods of the node; False if torch lacks them. Called once, at
+    import."""
     kind = getattr(torch._C._functions, "AccumulateGrad", None)
     if kind is None or not all(name in vars(kind) for name in _METHODS):
         return False
-    (methods,) = gc.get_referents(vars(kind))  # a type made by C does not let its attributes be set
+    # Attributes of this C type cannot be set, so its dict is changed.
+    (methods,) = gc.get_referents(vars(kind))
     for name in _METHODS:
         if not hasattr(methods[name], "__wrapped__"):
             methods[name] = _noted(methods[name])
@@ -45,4 +48,4 @@ def _noted(method: Any) -> Any:
 
 
 def _told(_tensor: Any) -> None:
-    """The hook that does nothing."""
+    """A hook that does nothing."""

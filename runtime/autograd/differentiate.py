@@ -1,8 +1,9 @@
-"""Gradients of a function: what `graftjit.gradients` is built on.
+"""Gradients of a function, as `graftjit.gradients` returns them.
 
-In: a function, its arguments, and which arguments and weights are asked for. Out: its result with their gradients, by
-`torch.autograd.grad`: nobody's `.grad` is touched, and each call differentiates with respect to what it was asked for.
-In a graph `steps` is walked, and `watched` and `gradients` are recorded like calls of torch (`capture.torch_models.differentiate`).
+In: a function, its arguments, and the arguments and weights to differentiate by. Out: its result
+and the gradients. They are computed by `torch.autograd.grad`, which changes no `.grad`; each call
+differentiates only by what it names. In a graph, capture walks `steps`, and records `watched` and
+`gradients` like torch calls (`capture.torch_models.differentiate`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _DEPTH = _Depth()
 
 
 def nested() -> bool:
-    """Whether this thread is inside of a function that is being differentiated: what is computed here has a history."""
+    """Whether this thread runs inside a function that is being differentiated, so that its
+    computations need an autograd history."""
     return _DEPTH.value > 0
 
 
@@ -37,12 +39,15 @@ def differentiate(
 ) -> tuple[Any, list[Any], list[torch.Tensor]]:
     """(result, gradients at the positions, gradients of the weights).
 
-    positions   of arguments; one that is no floating-point tensor has zeros of its shape, or None if it is no tensor
+    positions   arguments to differentiate by; the gradient is zeros for a tensor that is not of a
+                floating-point or complex dtype, None for an argument that is no tensor
     weights     tensors that require a gradient
-    sens        tensors in the nesting of the result, the gradients of its tensors; None: ones
+    sens        gradients of the result's tensors, in the same nesting; None: ones
     has_aux     only the first item of the result is differentiated
-    What takes no part in the result has zeros. Results and gradients have a history only if this is itself called from
-    a function that is being differentiated, or with tensors that require a gradient. Raises TypeError and ValueError.
+
+    Inputs that do not contribute to the result have zero gradients. Results and gradients have a
+    history only if this call runs inside a function that is being differentiated, or if an argument
+    requires a gradient. Raises TypeError and ValueError.
     """
     within = nested()
     _DEPTH.value += 1
@@ -62,7 +67,7 @@ def steps(
     has_aux: bool = False,
     within: bool = False,
 ) -> tuple[Any, list[Any], list[torch.Tensor]]:
-    """`differentiate`; `within`: inside of a function that is being differentiated."""
+    """`differentiate`. `within`: the call runs inside a function that is being differentiated."""
     taped = within or any(leaf.requires_grad for leaf in leaves([*args, *kwargs.values()]))
     asked = [at for at in positions if differentiable(args[at])]
     if torch.is_grad_enabled():
@@ -88,7 +93,7 @@ def _found(
     has_aux: bool,
     taped: bool,
 ) -> tuple[Any, Sequence[torch.Tensor]]:
-    """(result, gradients of the arguments that are asked for and of the weights)"""
+    """(result, gradients of the `asked` arguments and of the weights)"""
     given = list(args)
     for at in asked:
         given[at] = watched(args[at])
@@ -102,8 +107,8 @@ def _found(
 
 
 def watched(value: torch.Tensor) -> torch.Tensor:
-    """The argument as a tensor of its own in autograd's graph, so that the same one given twice has two gradients;
-    still joined to the graph outside, so that gradients nest."""
+    """The argument as a tensor of its own in the autograd graph, so that one tensor passed twice
+    has two gradients. It stays connected to the outer graph, so that gradients nest."""
     return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()
 
 
@@ -113,7 +118,7 @@ def gradients(
     seeds: Sequence[torch.Tensor],
     taped: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """Of the sum of the outputs, weighted by the seeds; zeros for what has no part in it."""
+    """Gradients of the sum of the outputs weighted by the seeds; zeros for unused inputs."""
     pairs = [pair for pair in zip(outputs, seeds, strict=True) if pair[0].requires_grad]
     found: Sequence[Any] = [None] * len(wanted)
     if pairs:
@@ -144,7 +149,7 @@ def leaves(value: Any) -> list[torch.Tensor]:
 
 
 def released(value: Any) -> Any:
-    """The same nest of tuples, lists and dicts, its tensors cut off from autograd's graph."""
+    """The same nest of tuples, lists and dicts with detached tensors."""
     if isinstance(value, torch.Tensor):
         return value.detach() if value.requires_grad else value
     if isinstance(value, dict):
@@ -163,7 +168,7 @@ def differentiable(value: Any) -> bool:
 
 
 def nothing(value: Any) -> Any:
-    """In place of a gradient, for what can have none."""
+    """The result in place of a gradient for a value that has none."""
     return torch.zeros_like(value) if isinstance(value, torch.Tensor) else None
 
 

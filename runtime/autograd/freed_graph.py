@@ -1,8 +1,8 @@
-"""Results whose history a backward inside of their graph has used up.
+"""Results whose autograd history was freed by a backward inside their graph.
 
-`SpentProgram(program, spent)` is the program of such a graph: it runs without gradients, as what it computed of them is
-in its results, and gives the results named in `spent` a node of autograd that says what eager's says when it is asked
-to go backward again. What the graph was given is behind that node, as it is in eager.
+`SpentProgram(program, spent)` runs the program of such a graph without gradients, since the program
+has computed those already. The results named in `spent` get an autograd node that raises torch's
+error if a second backward reaches it. The inputs of the graph are behind that node, as in eager.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class SpentBackward(BackwardCFunction):
-    """The node in autograd's graph."""
+    """The autograd node of a freed history."""
 
     def apply(self, *_gradients: Any) -> Any:
         raise _used_up()
 
 
 class Spent(torch.autograd.Function):
-    """`apply(box, *origins)`: the tensor in the box, with a history that is used up and leads to those."""
+    """`apply(box, *origins)`: the tensor in the box, with a freed history that leads to the
+    origins."""
 
     @staticmethod
     def forward(node: Any, box: list[torch.Tensor], *origins: torch.Tensor) -> torch.Tensor:
@@ -36,10 +37,11 @@ class Spent(torch.autograd.Function):
 
 @functools.cache
 def _node_called(name: str) -> Any:
-    """`Spent.apply` in C++, whose nodes are of a class of that name."""
+    """`Spent.apply` in C++, with nodes of a class of this name."""
     back = type(name, (SpentBackward,), {})
     made = type("Spent", (Spent,), {})
-    made._backward_cls = back  # type: ignore[attr-defined]  # the metaclass has made another
+    # This replaces the class that the metaclass made.
+    made._backward_cls = back  # type: ignore[attr-defined]
     return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
 
 
@@ -49,7 +51,7 @@ def _leaf() -> torch.Tensor:
 
 
 def _used_up() -> BaseException:
-    """What torch raises at a second backward, in its own words."""
+    """The exception that torch raises at a second backward, with torch's own text."""
     with torch.enable_grad():
         leaf = torch.ones((), requires_grad=True, device="cpu")
         product = leaf * leaf
@@ -62,7 +64,7 @@ def _used_up() -> BaseException:
 
 
 class SpentProgram:
-    """See the module's docstring. `spent`: (position among the results, the name of its node)."""
+    """See the module's docstring. `spent` has (position of the result, name of its node)."""
 
     def __init__(self, program: Callable[..., Tensors], spent: Sequence[tuple[int, str]]) -> None:
         self._program, self.tells_begun = program, getattr(program, "tells_begun", False)

@@ -1,10 +1,13 @@
-"""Results of a compiled part that other results of it depend on, and who watches their gradients.
+"""Results of a compiled region on which other results of it depend, and observers of their
+gradients.
 
-`return y, (y * 2).sum()`: in eager the gradient of `y` passes through `y`, hooks on it may change it and `retain_grad`
-notes it. All results of a part have one node of autograd, so nothing passes through `y`. The node of such a part knows
-who registers hooks on `y` and whether it retains its gradient; then, and only then, the backward runs the forward's
-calls again under autograd, whose graph has `y` in it, with those hooks on the tensor that stands for `y`. A result that is a view has a node of
-torch's own, which nobody can ask: there the backward raises. Used by `runtime.autograd.joint_program`.
+Consider `return y, (y * 2).sum()`. In eager the gradient of `y` passes through `y`: hooks on `y`
+may change it and `retain_grad` stores it. All results of a compiled region share one autograd node,
+so no gradient passes through `y`. That node therefore records hooks on `y`, and checks whether `y`
+retains its gradient. Only if it does, the backward runs the forward's calls again under autograd,
+with the hooks on the tensor that replaces `y`. A result that is a view has a node of torch's own,
+whose hooks cannot be recorded: there the backward raises. `runtime.autograd.joint_program` uses
+this module.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ WHY = "a hook or retain_grad on a result that another result depends on"
 
 
 def refs(tensors: Sequence[Any], positions: Sequence[int]) -> list[weakref.ref[Any]]:
-    """What a node keeps of its results: whether they retain their gradient is asked when it goes backward."""
+    """Weak references from a node to its results, to check at the backward whether they retain
+    gradients."""
     return [weakref.ref(tensors[at]) for at in positions]
 
 
 def is_watched(node: Any) -> bool:
-    """Whether anybody watches. Raises where who watches has already seen something else than in eager."""
+    """Whether a hook or `retain_grad` observes an inner result. Raises if an observer of a view has
+    already seen another gradient than in eager."""
     for seen in node.views:
         one = seen()
         if one is not None and (one._backward_hooks or one.retains_grad):
@@ -41,7 +46,8 @@ def is_watched(node: Any) -> bool:
 
 
 def hang(node: Any, pieces: Mapping[int, Any], gradients: Sequence[Any]) -> None:
-    """Lets the watchers see the gradients of `pieces`, which stand for the results in a graph of autograd's own."""
+    """Attach the observers to `pieces`, which replace the results when the calls run again under
+    autograd."""
     for at, hooks in node.hooks.items():
         if hooks:
             pieces[at].register_hook(partial(_run, hooks))
@@ -52,7 +58,8 @@ def hang(node: Any, pieces: Mapping[int, Any], gradients: Sequence[Any]) -> None
 
 
 def register(node: Any, tensor: Any, to_autograd: Callable[[Any], None]) -> None:
-    """Notes the hooks of an inner result. Autograd itself calls them where it goes no further than to that result."""
+    """Record the hooks of an inner result. Autograd calls them itself where the backward ends at
+    that result."""
     hooks = tensor._backward_hooks
     node.hooks = {**node.hooks, tensor.output_nr: hooks}
     itself = weakref.ref(node)
@@ -66,20 +73,21 @@ def register(node: Any, tensor: Any, to_autograd: Callable[[Any], None]) -> None
 
 
 def _goes_on(node: Any) -> bool:
-    """Whether the backward under way runs what comes behind the node."""
+    """Whether the running backward executes nodes behind this one."""
     for behind, _ in node.next_functions:
         if behind is None:
             continue
         try:
             if torch._C._will_engine_execute_node(behind):  # type: ignore[attr-defined]
                 return True
-        except RuntimeError:  # a leaf whose gradient is asked for by name
+        # a leaf whose gradient is requested by name
+        except RuntimeError:
             return True
     return False
 
 
 def _run(hooks: Hooks, gradient: Any) -> Any:
-    """As autograd runs the hooks of a tensor, one after the other."""
+    """Run the hooks of a tensor one after the other, as autograd does."""
     for hook in tuple(hooks.values()):
         changed = hook(gradient)
         if changed is not None:
@@ -88,7 +96,7 @@ def _run(hooks: Hooks, gradient: Any) -> Any:
 
 
 def _retain(result: Any, part: Any, whole: torch.Tensor) -> None:
-    """Autograd has added `part` of the gradient (None: nothing) to the result's; makes it `whole`."""
+    """Replace `part`, which autograd added to the result's gradient (None: nothing), by `whole`."""
     held = result.grad
     if held is None or (part is not None and torch.equal(held, part)):
         result.grad = whole.clone()
@@ -98,7 +106,8 @@ def _retain(result: Any, part: Any, whole: torch.Tensor) -> None:
 
 def _view_watched(name: str) -> GraftError:
     return GraftError(
-        f"a result of the compiled part {name} is a view, another result depends on it, and it has hooks or retains its"
-        " gradient: they see less than the gradient that eager gives",
-        todo="return that result from one jitted function and compute the others of it in a second one",
+        f"a result of the compiled part {name} is a view, another result depends on it, and it has"
+        f" hooks or retains its gradient: they see less than the gradient that eager gives",
+        todo="return that result from one jitted function and compute the others of it in a second"
+        " one",
     )

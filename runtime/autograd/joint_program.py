@@ -1,9 +1,10 @@
-"""A forward and a backward program as one node of autograd.
+"""A forward and a backward program as one autograd node.
 
-`JointProgram(plan, forward, backward, replay)` is called like any program. The forward runs without gradients inside of
-a node (`torch.autograd.Function`'s C++ part, without its Python wrapping), which saves what the backward reads; the
-backward is built when autograd first asks for it, one for each choice of results that have a gradient. In a backward that
-is itself to be differentiated the torch-level calls are run again (`replay`) under autograd.
+`JointProgram(plan, forward, backward, replay)` is called like any program. The forward runs without
+gradients inside a node (the C++ part of `torch.autograd.Function`, without its Python wrapper),
+which saves the tensors that the backward reads. The backward is built when autograd first needs it,
+once for each set of results that have a gradient. If the backward is itself differentiated, the
+torch-level calls run again under autograd (`replay`).
 """
 
 from __future__ import annotations
@@ -25,36 +26,40 @@ from . import rng_state as generators
 from .rollback import begins
 
 Tensors = tuple[torch.Tensor, ...]
-# a backward program, and of each wanted input the place of its gradient among the results
+# A backward program, and for each wanted input the position of its gradient among the results.
 Backward = tuple[Callable[..., Tensors], Sequence[int | None]]
-# a program that is given its arguments in a list, and lets go of each after its last use
+# A program that takes its arguments in a list and drops each after its last use.
 Consumer = Callable[[list[Any]], Tensors]
-# Of one call: the numbers that the backward takes, those of the call, and what a backward that is itself differentiated needs of the
-# inputs beside those that are saved.
+# State of one call: the numbers that the backward takes, those of the call, and the inputs that are
+# kept beside the saved ones for a backward that is itself differentiated.
 Call = tuple[tuple[Any, ...], tuple[Any, ...], "Held"]
-# The inputs among what a node saves, and what it notes of its call: by these the calls can run again.
+# The saved inputs of a node and the state of its call, with which the calls can run again.
 Kept = tuple[Sequence[torch.Tensor], Call]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the programs hang together. Positions are of the graph's inputs and of the pieces of memory that the node gives
-    (`ir.trace.output_views`).
+    """How forward and backward belong together. Positions are those of the graph's inputs and of
+    pieces, the blocks of memory that the node returns (`ir.trace.output_views`).
 
-    node        the name of the node: that of the operator in eager, as printed tensors show it
-    n_tensors   inputs that are tensors; `n_numbers` numbers follow them
-    n_pieces    of the forward program's results these are given, the rest is made for the backward
-    results     pieces with a gradient; `found`: how each is found among the results of the calls; `orders`: the dimensions of each one's memory, None where
-                they are in order
-    wanted      inputs that ask for one; `gradients`: theirs, by position among the backward program's results, or None
-    saved       what the backward program reads, in order: see `ir.autograd.partition.Halves`
+    node        the name of the node, which printed tensors show: that of the operator in eager
+    n_tensors   tensor inputs; `n_numbers` numbers follow them
+    n_pieces    the first results of the forward program; the others are saved for the backward
+    results     pieces with a gradient
+    found       for each of those, how it is found among the results of the calls
+    orders      for each, the order of its dimensions in memory; None: in order
+    wanted      inputs that require a gradient
+    gradients   for each of those, its position among the results of the backward program, or None
+    saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
-    dirty       pieces that are inputs, written under autograd's eyes: piece -> input
+    dirty       pieces that are inputs written in place, as autograd knows: piece -> input
     parameters  inputs that live as long as a module
-    numbers     where the numbers that the backward program takes come from, as in `Graph.symbols`
-    random      the devices whose random generators the graph draws from
-    written     inputs that it writes; `before`: those whose value from before that has a part in the results
-    inner       pieces given as they are that other results depend on; `inner_views`: results that are views, of which that is true
+    numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
+    random      devices whose random generators the graph draws from
+    written     inputs that the graph writes to
+    before      those of them whose old value contributes to the results
+    inner       pieces returned as they are on which other results depend
+    inner_views results that are views and on which other results depend
     """
 
     name: str
@@ -79,7 +84,7 @@ class Plan:
     inner_views: tuple[int, ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-        """The pieces with a gradient, where the calls have run under autograd."""
+        """The pieces with a gradient, after the calls have run under autograd."""
         return [_FIND[how](at, outputs, inputs) for how, at in self.found]
 
 
@@ -91,26 +96,27 @@ _FIND: dict[str, Callable[[int, Sequence[Any], Sequence[Any]], Any]] = {
 
 
 class Twin(Protocol):
-    """Eager beside the programs, under GRAFTJIT_CHECK."""
+    """The same computation in eager, for comparison under GRAFTJIT_CHECK."""
 
     def begin(self, inputs: Sequence[Any]) -> Any:
-        """What eager computes of the inputs, with a history of its own."""
+        """Compute the results in eager, with their own history."""
 
     def values(self, begun: Any, inputs: Sequence[Any], made: Sequence[Any]) -> None:
-        """Raises CheckError if the pieces that the forward has made, or the inputs that are written to, are not those of eager."""
+        """Raise CheckError if the forward's pieces or the written inputs differ from eager."""
 
     def compare(self, begun: Any, given: Sequence[Any], found: Sequence[Any]) -> None:
-        """Raises CheckError if gradients of the inputs (None: not asked for) are not those of eager."""
+        """Raise CheckError if gradients of the inputs (None: not needed) differ from eager."""
 
 
 class GraftBackward(BackwardCFunction):
-    """The node in autograd's graph. `joint` is the program that made it, `call` what it notes of a call."""
+    """The autograd node. `joint` is the program that made it, `call` the state of one call."""
 
     joint: JointProgram
     call: Call
 
     def apply(self, *gradients: Any) -> Any:
-        """Gradients of the results (None where there is none) to those of the inputs. Called by autograd's engine."""
+        """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
+        engine calls this."""
         if torch.is_grad_enabled():
             return self.joint.again(self, gradients, True, "a backward with create_graph=True")
         if not _all_ordinary(gradients):
@@ -123,11 +129,13 @@ class GraftBackward(BackwardCFunction):
         return self.joint.backwards(self, gradients)
 
     def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """`pieces` with a gradient stand for those of the call, where the calls run again under autograd."""
+        """Observe `pieces`, which replace those of the call when the calls run again under
+        autograd."""
 
 
 class InnerBackward(GraftBackward):
-    """The node of a part of whose results one depends on another: see `runtime.autograd.inner_results`."""
+    """The node of a region with a result that depends on another result: see
+    `runtime.autograd.inner_results`."""
 
     seen: Sequence[Any]
     views: Sequence[Any] = ()
@@ -153,7 +161,7 @@ class InnerBackward(GraftBackward):
 
 
 def _is_ordinary(gradient: Any) -> bool:
-    """Whether a program can take a gradient: none that a batch wraps, no sparse one, none of a class with a dispatch of its own."""
+    """Whether a program can take a gradient: it is no batched, sparse or subclassed tensor."""
     if type(gradient) is torch.Tensor:
         return gradient.layout is torch.strided and not _is_batched(gradient)
     return gradient is None or type(gradient) is torch.nn.Parameter
@@ -164,29 +172,31 @@ _level = torch._C._functorch.maybe_current_level
 
 
 def _all_ordinary(gradients: Sequence[Any]) -> bool:
-    """Nor within a transform, which may follow the gradients of any of them."""
+    """Whether all gradients are ordinary and no transform, which may follow them, is active."""
     outside = forward_ad._current_level < 0 and _level() is None
     return outside and all(map(_is_ordinary, gradients))
 
 
 def _node_of(joint: JointProgram, name: str) -> Any:
-    """`torch.autograd.Function.apply` in C++ for one program, whose nodes are of a class of that name."""
+    """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of this
+    name."""
     base = InnerBackward if joint._watchable else GraftBackward
     back = type(name, (base,), {"joint": joint})
     made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
-    made._backward_cls = back  # type: ignore[attr-defined]  # the metaclass has made another
+    # This replaces the class that the metaclass made.
+    made._backward_cls = back  # type: ignore[attr-defined]
     return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
 
 
 def _chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """The items at these positions."""
+    """A function that selects the items at these positions."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
     return lambda items: tuple([items[at] for at in positions])
 
 
 def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
-    """(what it gives, None), or (None, what it raises): whoever goes on from there raises in no handler."""
+    """(result, None) or (None, exception), so that the caller does not raise inside a handler."""
     try:
         return work(argument), None
     except Exception as error:
@@ -194,9 +204,9 @@ def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
 
 
 class JointProgram:
-    """The callable for one graph. It takes the graph's tensors and numbers and returns a tuple of its outputs.
+    """The callable for one graph. It takes the graph's tensors and numbers and returns its outputs.
 
-    `tells_begun`: raises `Begun` where it may have written to its inputs by then."""
+    `tells_begun`: it raises `Begun` if it may have written to its inputs."""
 
     tells_begun = True
 
@@ -211,8 +221,11 @@ class JointProgram:
         twin: Twin | None = None,
         late: bool = False,
     ) -> None:
-        """`backward(missing)` builds one for gradients of which those are missing. `tail(*inputs, *pieces, *numbers)` gives the results; None where they are the pieces.
-        `late`: where the forward raises, it has written nothing yet."""
+        """`backward(missing)` builds the backward for gradients of which those are missing.
+
+        `tail(*inputs, *pieces, *numbers)` computes the results; None if they are the pieces.
+        `late`: if the forward raises, it has not written anything.
+        """
         self.plan, self.replay, self._tell, self._tail = plan, replay, tell, tail
         self._twin = twin
         self._forward, self._build = forward, backward
@@ -226,7 +239,7 @@ class JointProgram:
         self._held = Holder(plan, saved)
         places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
         self._inputs_saved = [plan.saved[place][1] for place in places]
-        self._saved_inputs = _chosen(places)  # among what the node saves
+        self._saved_inputs = _chosen(places)  # among the saved tensors
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = _chosen(self._places())
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
@@ -234,7 +247,8 @@ class JointProgram:
         self._node = _node_of(self, plan.node) if plan.results else None
 
     def _places(self) -> list[int]:
-        """Where what the node saves is among what the forward gives, the constants and the inputs, in this order."""
+        """The positions of the saved tensors in the sequence of forward results, constants and
+        inputs."""
         plan = self.plan
         made = plan.n_pieces + sum(kind == "made" for kind, _ in plan.saved)
         begin = {"output": 0, "made": plan.n_pieces, "input": made + len(self._constants)}
@@ -269,7 +283,7 @@ class JointProgram:
     # -- forward
 
     def forwards(self, node: Any, *inputs: Any) -> Tensors:
-        """The pieces, with what the backward reads saved in the node."""
+        """Run the forward, save what the backward reads in the node, and return the pieces."""
         plan = self.plan
         if plan.random:
             node.random = generators.states(plan.random)
@@ -281,7 +295,7 @@ class JointProgram:
         return rest(node, inputs, held, made)
 
     def _rest(self, node: Any, inputs: Sequence[Any], held: Held, made: Tensors) -> Tensors:
-        """What is left to do when the forward has run."""
+        """The work after the forward has run."""
         plan = self.plan
         if self._twin is not None:
             self._twin.values(node.begun, inputs, made)
@@ -302,7 +316,10 @@ class JointProgram:
         return pieces
 
     def _dirty(self, node: Any, made: Tensors, inputs: Sequence[Any]) -> Tensors:
-        """What the forward gives, with the inputs among them themselves. Autograd counts one more write to each."""
+        """The forward's results, with written inputs replaced by the input tensors themselves.
+
+        Autograd increments the version of each such tensor once more, so it is decremented here.
+        """
         dirty = self.plan.dirty
         written = tuple([inputs[at] for at in dirty.values()])
         node.dirty_tensors = written
@@ -314,7 +331,7 @@ class JointProgram:
     # -- backward
 
     def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Gradients of all inputs."""
+        """The gradients of all inputs."""
         plan = self.plan
         given, orders = gradients, plan.orders
         if self._plain:
@@ -323,13 +340,14 @@ class JointProgram:
         found = self._backwards.get(missing)
         if found is None:
             found, error = _tried(self._built, missing)
-            if found is None:  # a fault of ours: the calls themselves have a backward
+            # An internal error: use the backward of the calls.
+            if found is None:
                 return self._without(node, gradients, error, "could not be built")
         run, places = found
         arguments = list(node.saved_tensors)
         del arguments[len(plan.saved) :]
         inputs = self._saved_inputs(arguments)
-        # The node's own hold on them ends here, if autograd is not told to retain the graph.
+        # Drop the node's own references here, unless autograd must retain the graph.
         node.maybe_clear_saved_tensors()
         call = numbers, further, held = node.call
         if held and plan.saved and not _keeps_graph():
@@ -345,7 +363,8 @@ class JointProgram:
             made = run(arguments)
         except Exception as raised:
             failed = raised
-        if failed is not None:  # eager's error, if the calls raise too: else a fault of ours
+        # If the calls raise too, this is eager's error; else an internal error.
+        if failed is not None:
             return self._without(node, gradients, failed, "failed", (inputs, call))
         asked = node.needs_input_grad
         returned: list[Any] = [None] * len(asked)
@@ -357,7 +376,8 @@ class JointProgram:
         return tuple(returned)
 
     def _built(self, missing: tuple[int, ...]) -> tuple[Consumer, list[tuple[int, int]]]:
-        """The backward for gradients of which those are missing, and (input, number of its gradient)."""
+        """The backward for gradients of which those are missing, and (input, position of its
+        gradient) pairs."""
         program, places = self._build(missing)
         run = getattr(program, "consume", None) or (lambda arguments: program(*arguments))
         pairs = zip(self.plan.wanted, places, strict=True)
@@ -372,8 +392,8 @@ class JointProgram:
         what: str,
         kept: Kept | None = None,
     ) -> Sequence[Any]:
-        """Gradients of all inputs where no backward can be built, or one has failed: by the calls under autograd, which raise
-        what eager raises."""
+        """The gradients of all inputs where no backward could be built or it failed. The calls run
+        under autograd, and raise what eager raises."""
         if isinstance(error, CheckError):
             raise error
         why = f"its backward {what}: {type(error).__name__}: {error}"
@@ -382,7 +402,10 @@ class JointProgram:
                 found = self.again(node, gradients, False, why, kept)
         except GraftError as another:
             raise another from error
-        then = "Its backward runs the calls again: what it gives is right, and slower than it could be."
+        then = (
+            "Its backward runs the calls again: what it gives is right, and slower than it could"
+            " be."
+        )
         faults.tell(self.plan.name, error, then)
         node.maybe_clear_saved_tensors()
         return found
@@ -392,8 +415,9 @@ class JointProgram:
     def again(
         self, node: Any, gradients: Sequence[Any], taped: bool, why: str, kept: Kept | None = None
     ) -> Sequence[Any]:
-        """Gradients of all inputs, `taped` with a history: the calls are run again under autograd, and that is differentiated.
-        `kept`: of a node that has let go of it."""
+        """The gradients of all inputs, with a history if `taped`: the calls run again under
+        autograd and are differentiated. `kept`: the saved inputs of a node that has dropped
+        them."""
         self._tell(why)
         plan = self.plan
         points, inputs = self._inputs_again(
@@ -421,7 +445,7 @@ class JointProgram:
         return tuple(returned)
 
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
-        """The calls once more, with the random numbers of the first time."""
+        """Run the calls again with the random numbers of the first run."""
         if not self.plan.random:
             return self.replay(*inputs)
         before = generators.states(self.plan.random)
@@ -432,13 +456,16 @@ class JointProgram:
             generators.put_back(before)
 
     def _inputs_again(self, kept: Kept) -> tuple[list[Any], list[Any]]:
-        """The inputs of the call as they were before it, from what the node keeps: what is differentiated by, and what the calls
-        are given, which they may write to."""
+        """The inputs of the call as they were before it.
+
+        Returns the tensors to differentiate by, and the arguments for the calls, which may write to
+        them.
+        """
         plan = self.plan
         saved, (_, further, held) = kept
         before: list[Any] = [None] * plan.n_tensors
         for at, tensor in zip(self._inputs_saved, saved, strict=True):
-            before[at] = tensor  # autograd has looked at its version
+            before[at] = tensor  # autograd has checked its version
         for at, tensor, seen, version in held:
             if seen._version != version and at not in plan.written:
                 raise _gone(plan.name, at)
@@ -448,16 +475,19 @@ class JointProgram:
         return points, [*given, *further]
 
 
-# input, the tensor with its history, one with its memory and count of writes, and that count
+# Input, the tensor with its history, a tensor with its memory and version counter, that version.
 Held = list[tuple[int, torch.Tensor, torch.Tensor, int]]
 
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
-_SAME = torch.ops.aten._unsafe_view.default  # the same memory; autograd does not know of a view
+_SAME = torch.ops.aten._unsafe_view.default  # the same memory, but no view for autograd
 
 
 class Holder:
-    """What a node keeps of inputs that its backward does not read, should that be differentiated: their memory and their
-    place in autograd's graph, but not the tensors, whose history may come to lead to the node itself."""
+    """Keeps inputs that the backward does not read, for the case that it is itself differentiated.
+
+    It keeps their memory and their place in the autograd graph, but not the tensors themselves,
+    whose history may later lead to this node.
+    """
 
     def __init__(self, plan: Plan, saved: set[int]) -> None:
         self._before = plan.before
@@ -466,7 +496,7 @@ class Holder:
         self._loose = [at for at in rest if at not in plan.parameters]
 
     def __call__(self, inputs: Sequence[Any]) -> Held:
-        """Called without gradients, before anything is written."""
+        """Keep the inputs. Called without gradients, before anything is written."""
         held = [(at, one := inputs[at], one, one._version) for at in self._parameters]
         for at in self._loose:
             tensor = inputs[at]
@@ -483,7 +513,7 @@ class Holder:
 
 
 def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
-    """A tensor with the memory or value of this one, and a history that leads where its own does."""
+    """A tensor with the memory or value of this one, whose history leads to the same place."""
     torch._C._set_grad_enabled(True)
     try:
         return make(tensor, *args)
@@ -493,8 +523,10 @@ def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
 
 def _gone(name: str, at: int) -> GraftError:
     return GraftError(
-        f"a backward through the compiled part {name} is to be differentiated, and input {at} of it was written to since",
-        todo="keep the inputs of the compiled part as they are until then, or leave this part to plain Python",
+        f"a backward through the compiled part {name} is to be differentiated, and input {at} of"
+        f" it was written to since",
+        todo="keep the inputs of the compiled part as they are until then, or leave this part to"
+        " plain Python",
     )
 
 
@@ -507,7 +539,8 @@ def _number(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
 
 
 def _laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
-    """The gradient in memory as its program takes it: no holes, dimensions in this order (None: as they are)."""
+    """The gradient in the memory layout that its program takes: dense, with dimensions in this
+    order (None: in order)."""
     if order is None:
         return gradient.contiguous()
     turned = gradient.permute(order)

@@ -1,7 +1,7 @@
-"""torch's own random generators, one a device: those that a graph draws from, their states read and put back.
+"""States of torch's random generators (one per device) that a graph draws from.
 
-Called by what runs a graph's operators a second time, or not at all: with the numbers of the first time, or so that
-nothing was drawn.
+Callers save and restore the states when they run a graph's operators a second time with the same
+random numbers, or undo a run.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ States = Sequence[tuple[torch.Generator, torch.Tensor]]
 
 
 def drawn_from(graph: Graph) -> tuple[torch.device, ...]:
-    """The devices whose generators the graph may move; none if it draws nothing."""
+    """The devices whose generators the graph may advance; none if it draws no random numbers."""
     return (torch.device("cpu"), *gpus_of(graph)) if graph.random else ()
 
 
 def states(devices: Sequence[torch.device]) -> States:
-    """The generators of these devices as they are now."""
+    """The generators of these devices with their current states."""
     generators = map(_generator, devices)
     return [(generator, generator.get_state()) for generator in generators]
 
 
 def put_back(before: States) -> None:
-    """The generators are as they were."""
+    """Restore the generators to saved states."""
     for generator, state in before:
         generator.set_state(state)
 

@@ -1,9 +1,10 @@
-"""Programs whose frame Python runs again should they raise: what they have done by then is taken back.
+"""Undoing the effects of a program that raises, since Python then runs its frame again.
 
-An exception that comes when inputs were written already (memory that ran out, a fault of ours) is `Begun`: Python must not do it a
-second time. Native programs tell that themselves, by the step that failed; `telling(program, positions)` is for others. `again(program,
-graph)` has random numbers drawn anew, too. `unwriting(program, positions)` is for one
-that runs the calls as the program wrote them: it gives inputs their values and versions back. Fused programs write late
+If the exception comes after an input was written (out of memory, an internal error), it is raised
+as `Begun`, and Python does not run the frame again. Native programs detect that themselves, by the
+step that failed; `telling(program, positions)` adds it to other programs. `again(program, graph)`
+also restores the random generators. `unwriting(program, positions)` is for programs that run the
+recorded calls: it restores values and version counters of inputs. Fused programs defer their writes
 instead (`ir.passes.defer_writes`).
 """
 
@@ -23,14 +24,15 @@ Program = Callable[..., Any]
 
 
 def again(program: Program, graph: Graph, raises: bool) -> Program:
-    """The program, fit to be run again by Python; `raises`: an operator in it may raise because of its data."""
+    """The program in a form that Python may run again. `raises`: an operator in it may raise
+    because of its data."""
     if graph.random and raises:
         program = _drawing_anew(program, graph)
     return telling(program, graph.written) if graph.mutates else program
 
 
 def _drawing_anew(program: Program, graph: Graph) -> Program:
-    """The program; if it raises, the generators are as before."""
+    """The program, which restores the random generators if it raises."""
     devices = generators.drawn_from(graph)
 
     def run(*inputs: Any) -> Any:
@@ -45,7 +47,7 @@ def _drawing_anew(program: Program, graph: Graph) -> Program:
 
 
 def begins(program: Program) -> Program:
-    """The program; whatever it raises, it may have changed its inputs by then."""
+    """The program, whose exceptions are all `Begun`: it may have changed its inputs."""
 
     def run(*inputs: Any) -> Any:
         try:
@@ -57,7 +59,7 @@ def begins(program: Program) -> Program:
 
 
 def telling(program: Any, written: Sequence[int]) -> Program:
-    """The program; an exception after the first write is told apart."""
+    """The program, whose exceptions after the first write are `Begun`."""
     if isinstance(program, _native.Program):
         program.tells_begun = True
         return program
@@ -78,7 +80,8 @@ def telling(program: Any, written: Sequence[int]) -> Program:
 
 
 def _versions(inputs: Sequence[Any], positions: Sequence[int]) -> Any:
-    """How often each has been written to. Tensors of inference mode do not count; nothing else may write to them."""
+    """The version counters of these inputs. Inference tensors have none, and may be written to only
+    in inference mode."""
     with torch._C.DisableTorchFunction():
         try:
             return [inputs[at]._version for at in positions]
@@ -87,7 +90,7 @@ def _versions(inputs: Sequence[Any], positions: Sequence[int]) -> Any:
 
 
 def unwriting(program: Program, positions: Sequence[int]) -> Program:
-    """The program; if it raises, the inputs at these positions are as before."""
+    """The program, which restores the inputs at these positions if it raises."""
 
     def run(*inputs: Any) -> Any:
         written = [inputs[at] for at in positions]
@@ -101,7 +104,9 @@ def unwriting(program: Program, positions: Sequence[int]) -> Program:
                 for one, value, version in zip(written, before, versions, strict=True):
                     one.copy_(value)
                     if version is not None:
-                        torch._C._autograd._unsafe_set_version_counter((one,), (version,))  # type: ignore[attr-defined]
+                        torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+                            (one,), (version,)
+                        )
             raise
 
     return run

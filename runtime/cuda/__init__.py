@@ -1,5 +1,5 @@
 """CUDA: the driver, streams, launches and CUDA graphs.
 
-In: programs with steps for a GPU. Out: launched kernels, recorded and replayed graphs.
+In: programs with steps for a GPU. Out: launched kernels; recorded and replayed graphs.
 Open first: `driver.py`.
 """

@@ -1,9 +1,10 @@
-"""The CUDA driver: whether there is one, kernels of cubins loaded through it, its errors as exceptions.
+"""The CUDA driver: detection, loading of cubins, and its errors as exceptions.
 
-`load` makes a function handle of a cubin; handles belong to no context, so that several devices share them, and
-live as long as what `load` gives beside them. `prepare` does for a device what is not to be done in a call. Launches
-are the native executor's (runtime/native/cuda/launch.cpp); `launch` is the same through ctypes, for the mirror.
-libcuda is looked for at the first need and never at import. Functions, numbers and their meaning: the CUDA Driver API
+`load` makes a function handle of a cubin. A handle belongs to no context, so several devices share
+it; it is valid while the `keep` object that `load` returns lives. `prepare` does the work for a
+device that should not happen during a call. The native executor launches kernels
+(runtime/native/cuda/launch.cpp); `launch` does the same through ctypes, for the mirror. libcuda is
+loaded at first use, never at import. Functions and numbers are those of the CUDA Driver API
 reference of CUDA 12.0.
 """
 
@@ -23,18 +24,18 @@ from ..errors import BuildError
 from ..program.program import DeviceLaunch
 from ..store.loaded import collections
 
-OLDEST = 12000  # cuLibraryLoadData is as old
-PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
+OLDEST = 12000  # the first version with cuLibraryLoadData
+PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel may use by default
 LIBRARY = "libcuda.so.1"
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _OUT_OF_MEMORY, _NOT_INITIALIZED, _DEINITIALIZED, _NOT_FOUND = 2, 3, 4, 500
-NO_STREAM = -1  # as in cuda_driver.h
+NO_STREAM = -1  # as in runtime/native/cuda/driver.h
 _P, _I, _U = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 _TO_INT, _TO_P = ctypes.POINTER(_I), ctypes.POINTER(_P)
 
-# What is called, with its arguments. The second form of a name is that of the first 64-bit driver.
+# Required functions with their arguments. Names with _v2 are those of the 64-bit API.
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuInit": (_U,),
     "cuDriverGetVersion": (_TO_INT,),
@@ -52,7 +53,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuKernelSetAttribute": (_I, _I, _P, _I),
     "cuLaunchKernel": (_P, _U, _U, _U, _U, _U, _U, _U, _P, _TO_P, _P),
 }
-# What is called where it is there.
+# Optional functions.
 MORE: dict[str, tuple[Any, ...]] = {
     "cuStreamIsCapturing": (_P, _TO_INT),
     "cuThreadExchangeStreamCaptureMode": (_TO_INT,),
@@ -60,13 +61,18 @@ MORE: dict[str, tuple[Any, ...]] = {
     "cuFuncLoad": (_P,),
 }
 STREAM = "aoti_torch_get_current_cuda_stream"
-# What the native part is told, in the order of `struct CudaDriver`; torch's function for the stream comes last.
+# Functions for the native part, in the order of `struct CudaDriver`; torch's function for the
+# stream is added last.
 _NATIVE = (
-    "cuLaunchKernel", "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2",
+    "cuLaunchKernel",
+    "cuCtxGetCurrent",
+    "cuCtxGetDevice",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
     "cuStreamIsCapturing",
-)  # fmt: skip
+)
 
-# An image that this device or this driver cannot take.
+# Errors of an image that this device or driver cannot load.
 _UNFIT = {
     200: "the image is none",  # CUDA_ERROR_INVALID_IMAGE
     209: "the cubin is for another architecture",  # CUDA_ERROR_NO_BINARY_FOR_GPU
@@ -74,29 +80,31 @@ _UNFIT = {
     222: "the kernel was made for a newer driver",  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
     300: "the image is damaged",  # CUDA_ERROR_INVALID_SOURCE
 }
-# What a kernel does to its context, met by whatever call comes next: illegal address, time out, assert, stack,
-# instruction, misaligned address, address space, program counter, launch failed; memory errors of the device.
+# Errors that a kernel causes in its context and that a later call reports: illegal address,
+# timeout, assert, stack, instruction, misaligned address, address space, program counter, launch
+# failure; memory errors of the device.
 _STICKY = frozenset((214, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719))
 _LATER = (
-    "CUDA kernel errors might be asynchronously reported at some other API call: it may be an earlier"
-    " kernel's, of this program or of another.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+    "CUDA kernel errors might be asynchronously reported at some other API call: it may be an"
+    " earlier kernel's, of this program or of another.\nFor debugging consider passing"
+    " CUDA_LAUNCH_BLOCKING=1"
 )
 _FORKED = (
-    "the CUDA driver is not initialised in this process. Cannot use CUDA in a process that was forked after"
-    " CUDA was initialised: use the 'spawn' start method of multiprocessing"
+    "the CUDA driver is not initialised in this process. Cannot use CUDA in a process that was"
+    " forked after CUDA was initialised: use the 'spawn' start method of multiprocessing"
 )
 
 
 class Function(NamedTuple):
-    """A kernel that can be launched: its handle, and what it lives as long as."""
+    """A loaded kernel: its handle, which is valid while `keep` lives."""
 
     handle: int
     keep: Any
 
 
 class Library:
-    """A cubin in the driver. Once nothing refers to it any more it is unloaded, at a later `load`: objects of a dead
-    cycle may still call each other until the garbage collector has ended."""
+    """A cubin loaded by the driver. After its last reference is gone, a later `load` unloads it,
+    since objects of a dead cycle may call each other until the garbage collection ends."""
 
     def __init__(self, handle: int, driver: Driver) -> None:
         self.handle = handle
@@ -108,24 +116,26 @@ class Library:
         self._dead.append((self, collections()))
 
     def unload(self) -> None:
-        """What the driver says to it is of no use. After a fork the handle is the parent's."""
+        """Unload it and ignore errors. After a fork, the handle belongs to the parent."""
         if os.getpid() == self._process:
             self._functions["cuLibraryUnload"](self.handle)
 
 
 class Driver:
-    """libcuda and torch's function for streams, once they are found. `DRIVER` is the process's."""
+    """libcuda and torch's function for streams, once found. `DRIVER` is the one of the process."""
 
     def __init__(self) -> None:
         self.functions: dict[str, Any] = {}
-        self.dead: list[tuple[Library, int]] = []  # with the collections until then
+        # with the number of garbage collections at its death
+        self.dead: list[tuple[Library, int]] = []
         self._contexts: dict[int, tuple[int, int]] = {}
         self.use()
 
     def use(self, library: str = LIBRARY, torch_library: str | None = None) -> None:
-        """From now on this libcuda, and torch's streams of this library: others than the real ones are for tests."""
+        """Use this libcuda, and this library for torch's streams. Tests pass others than the real
+        ones."""
         self._library, self._torch_library = library, torch_library
-        self._reason: str | None = None  # None: not looked for
+        self._reason: str | None = None  # None: not searched yet
         self._process = 0
         self.functions = {}
         self.version = 0  # 12040: CUDA 12.4
@@ -138,7 +148,7 @@ class Driver:
     # --- finding it
 
     def why_not(self) -> str:
-        """Why kernels cannot be launched here; empty if they can."""
+        """Why kernels cannot be launched here; "" if they can."""
         if self._reason is None:
             self._process = os.getpid()
             self._reason = self._find()
@@ -162,7 +172,7 @@ class Driver:
         except OSError as error:
             return f"there is no CUDA driver: {error}"
         found = {name: _bound(library, name, kinds) for name, kinds in (FUNCTIONS | MORE).items()}
-        # The version before anything that an old driver lacks.
+        # Check the version first: an old driver lacks functions.
         missing = [name for name in FUNCTIONS if found[name] is None]
         get_version = found["cuDriverGetVersion"]
         version = _I(0)
@@ -181,13 +191,13 @@ class Driver:
         return ""
 
     def version_text(self) -> str:
-        """ "12.4"; empty before it is known."""
+        """ "12.4", or "" while unknown."""
         return f"{self.version // 1000}.{self.version % 1000 // 10}" if self.version else ""
 
     # --- errors
 
     def describe(self, code: int) -> str:
-        """What the driver says of a code, and the code's name."""
+        """The driver's text for an error code, and the name of the code."""
         if code == NO_STREAM:
             return "torch does not tell its current stream"
         texts = []
@@ -198,7 +208,8 @@ class Driver:
         return f"{texts[0]} ({texts[1]})"
 
     def fail(self, code: int, doing: str) -> NoReturn:
-        """The exception that torch would raise for the same error of an operator's kernel."""
+        """Raise the exception that torch would raise if an operator's kernel failed with this
+        error."""
         text = f"CUDA error: {self.describe(code)} while {doing}."
         if code == _OUT_OF_MEMORY:
             raise torch.OutOfMemoryError(
@@ -214,7 +225,7 @@ class Driver:
         raise error
 
     def call(self, name: str, *args: Any, doing: str) -> None:
-        """A function of the driver whose failing is an exception."""
+        """Call a function of the driver; an error code raises."""
         if code := self.functions[name](*args):
             self.fail(code, doing)
 
@@ -244,7 +255,7 @@ class Driver:
             code = self.functions["cuLibraryLoadData"](
                 ctypes.byref(handle), data, None, None, 0, None, None, 0
             )
-            # What torch keeps for later is of use now.
+            # Free torch's cached memory and try again.
             if code != _OUT_OF_MEMORY or not again or not torch.cuda.is_initialized():
                 break
             torch.cuda.empty_cache()
@@ -261,15 +272,17 @@ class Driver:
             self.fail(code, f"loading the kernel {name}")
 
     def _unload_dead(self) -> None:
-        """Libraries that went before the last collection ended: nothing can launch their kernels."""
+        """Unload libraries that died before the last garbage collection: no object can launch their
+        kernels."""
         now = collections()
         for item in [one for one in self.dead if one[1] < now]:
             self.dead.remove(item)
-            self._prepared.clear()  # a handle may come again
+            self._prepared.clear()  # the driver may reuse a handle
             item[0].unload()
 
     def prepare(self, function: int, name: str, shared: int, device: int) -> None:
-        """Make a kernel ready on a device: its context known, code loaded, room for its shared memory."""
+        """Prepare a kernel for a device: retain the context, load the code, allow its shared
+        memory."""
         if (function, shared, device) in self._prepared:
             return
         if why := self.why_not():
@@ -294,13 +307,13 @@ class Driver:
         self._prepared.add((function, shared, device))
 
     def captured(self, keep: Any) -> None:
-        """A CUDA graph may replay kernels of this library from now on: it is never unloaded."""
+        """Keep this library loaded for good, since a CUDA graph may replay its kernels."""
         self._captured[id(keep)] = keep
 
     # --- devices and streams
 
     def _context(self, device: int) -> tuple[int, int]:
-        """The driver's number of a device and its primary context, which is torch's."""
+        """The driver's number of a device and its primary context, which torch uses."""
         if device not in self._contexts:
             number, context = _I(), _P()
             doing = f"asking for cuda:{device}"
@@ -313,7 +326,8 @@ class Driver:
 
     @contextlib.contextmanager
     def current(self, device: int) -> Iterator[int]:
-        """A context of the device is the current one within the block; gives the driver's number of the device."""
+        """Make a context of the device current within the block; yields the driver's number of the
+        device."""
         number, context = self._context(device)
         doing = f"turning to cuda:{device}"
         before, whose = _P(), _I(-1)
@@ -331,7 +345,8 @@ class Driver:
 
     @contextlib.contextmanager
     def _outside_of_captures(self) -> Iterator[None]:
-        """Loading and unloading are forbidden while a CUDA graph is recorded, unless a thread says that it knows."""
+        """Allow loading and unloading within the block while a CUDA graph is recorded, by switching
+        this thread's capture mode to relaxed."""
         exchange = self.functions.get("cuThreadExchangeStreamCaptureMode")
         mode = _I(_RELAXED)
         if exchange is None or exchange(ctypes.byref(mode)):
@@ -343,7 +358,7 @@ class Driver:
             exchange(ctypes.byref(mode))
 
     def launch(self, step: DeviceLaunch, values: Sequence[bytes]) -> None:
-        """One launch on torch's current stream, its parameters as the bytes of each."""
+        """One launch on torch's current stream, with the bytes of each parameter."""
         assert step.device.index is not None
         doing = f"launching the kernel {step.kernel} on {step.device}"
         parameters = [ctypes.create_string_buffer(value, len(value)) for value in values]
@@ -355,12 +370,24 @@ class Driver:
             if self._records(stream, doing):
                 self.captured(step.keep)
             self.call(
-                "cuLaunchKernel", step.function, step.programs, 1, 1, step.threads, 1, 1, step.shared,
-                stream, addresses, None, doing=doing,
-            )  # fmt: skip
+                "cuLaunchKernel",
+                step.function,
+                step.programs,
+                1,
+                1,
+                step.threads,
+                1,
+                1,
+                step.shared,
+                stream,
+                addresses,
+                None,
+                doing=doing,
+            )
 
     def _records(self, stream: ctypes.c_void_p, doing: str) -> bool:
-        """Whether a CUDA graph records the stream. The default stream, which is null, cannot be recorded."""
+        """Whether a CUDA graph is recording the stream. The default (null) stream cannot be
+        recorded."""
         if stream.value is None or "cuStreamIsCapturing" not in self.functions:
             return False
         status = _I()
@@ -383,16 +410,16 @@ DRIVER = Driver()
 
 
 def available() -> str:
-    """Why kernels cannot be launched in this process; empty if they can."""
+    """Why kernels cannot be launched in this process; "" if they can."""
     return DRIVER.why_not()
 
 
 def load(cubin: bytes, name: str, shared: int = 0, device: int | None = None) -> Function:
     """The kernel `name` of a cubin: `handle, keep = load(...)`.
 
-    `shared`: bytes of dynamic shared memory of a launch; `device`: a device that the kernel is made ready for, as
-    loading a program does for those that it runs on. Raises BuildError where there is no driver or the image is not for
-    it (the device), torch.OutOfMemoryError, or torch.AcceleratorError.
+    `shared`: bytes of dynamic shared memory per launch. `device`: a device to prepare the kernel
+    for; loading a program does this for its devices. Raises BuildError if there is no driver or the
+    image does not fit the device, torch.OutOfMemoryError, or torch.AcceleratorError.
     """
     return DRIVER.load(cubin, name, shared, device)
 
@@ -403,10 +430,10 @@ def prepare(function: int, name: str, shared: int, device: int) -> None:
 
 
 def captured(keep: Any) -> None:
-    """Called by the native executor: see `Driver.captured`."""
+    """`Driver.captured`, for the native executor."""
     DRIVER.captured(keep)
 
 
 def fail(code: int, doing: str) -> NoReturn:
-    """Called by the native executor: see `Driver.fail`."""
+    """`Driver.fail`, for the native executor."""
     DRIVER.fail(code, doing)

@@ -1,7 +1,7 @@
-"""What a call of a replayed CUDA graph gives: copies of results, with the views among them made again, or what is lent.
+"""Results of a call of a replayed CUDA graph: copies with their views, or borrowed tensors.
 
-`Results(made, facts, tensors)` looks at what the program gave while it was recorded, and `of(inputs)` makes a call's results after
-each replay. Used by `cuda_graph`, which says what `facts` are.
+`Results(made, facts, tensors)` analyses the results of the recorded run, and `of(inputs)` makes the
+results of a call after each replay. `cuda.graphs` uses this module and defines `Facts`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ class NotRecorded(Exception):
 
 
 class Results:
-    """From the memory that a replay writes to what a call gives."""
+    """Maps the memory that a replay writes to the results of a call."""
 
     def __init__(self, made: Sequence[Any], facts: Facts, tensors: Sequence[Any]) -> None:
-        """`made`: what the program gave while it was recorded; `tensors`: what it read. Raises NotRecorded."""
+        """`made`: the results of the recorded run; `tensors`: the tensors that it read. Raises
+        NotRecorded."""
         self._given, self._held, self._n = facts.given, facts.held, len(made)
         outside = {_storage(one) for one in tensors} - {0}
         groups: dict[int, dict[int, Any]] = {}
@@ -34,8 +35,9 @@ class Results:
             if not facts.consumes and _storage(one) in outside:
                 raise NotRecorded("FB333", "a result is a view of an input or of a constant")
             groups.setdefault(_storage(one) or -1 - at, {})[at] = one
-        self._bases: list[tuple[Any, bool]] = []  # memory that is copied; without holes?
-        self._views: list[tuple[int, int, tuple[Any, ...] | None]] = []  # result, base, its layout
+        self._bases: list[tuple[Any, bool]] = []  # memory to copy; whether it is dense
+        # result, base, layout of the view or None
+        self._views: list[tuple[int, int, tuple[Any, ...] | None]] = []
         self._lent: dict[int, Any] = {}
         for members in groups.values():
             if facts.inner.issuperset(members):
@@ -49,13 +51,12 @@ class Results:
         self._lent_tensors = list(self._lent.values())
         self._stores = [one.untyped_storage() for one in self._lent_tensors]
         self._keys = [store._cdata for store in self._stores]
-        self._free: list[int] | None = (
-            None  # known when nobody but this holds them: at the first call
-        )
+        # Reference counts while only this object holds the tensors; read at the first call.
+        self._free: list[int] | None = None
         self.bytes = sum(one.numel() * one.element_size() for one, _ in self._bases)
 
     def _group(self, members: dict[int, Any], facts: Facts) -> None:
-        """Results that share memory: one copy of it, and views of that as there were."""
+        """Results that share memory: one copy of the memory, with the same views of it."""
         roots: list[Any] = []
         for at, one in members.items():
             root = one if one._base is None else one._base
@@ -73,16 +74,18 @@ class Results:
         self._bases += [(root, _is_dense(root)) for root in roots]
 
     def is_free(self) -> bool:
-        """Does nobody hold the tensors that the last call has lent, or their memory?"""
+        """Whether no reference to the tensors lent by the last call, or to their memory, is
+        left."""
         return not self._keys or self._holders() == self._free
 
     def _holders(self) -> list[int]:
-        """How many hold each of them, in Python, in C++ (autograd's nodes), and views of them."""
+        """The reference counts of each lent tensor: in Python, in C++ (autograd nodes), and of its
+        storage (views)."""
         lent = self._lent_tensors
         return [*map(sys.getrefcount, lent), *map(_uses, lent), *map(_stores, self._keys)]
 
     def of(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """What a call gives, after the replay has been launched."""
+        """The results of a call, after the replay was launched."""
         if self._free is None:
             self._free = self._holders()
         copies: list[Any] = [None] * len(self._bases)
@@ -117,8 +120,9 @@ def _storage(tensor: Any) -> int:
 
 _stores = torch._C._storage_Use_Count  # type: ignore[attr-defined]
 _uses = torch.Tensor._use_count  # type: ignore[attr-defined]
-_clones = getattr(torch, "_foreach_clone", None)  # from torch 2.13 on
-TOGETHER = 3  # so many of one dtype are copied by one launch
+_clones = getattr(torch, "_foreach_clone", None)  # since torch 2.13
+# From so many tensors of one dtype on, one launch copies them all.
+TOGETHER = 3
 
 
 def _times_one(tensors: list[Any]) -> list[Any]:
@@ -126,7 +130,8 @@ def _times_one(tensors: list[Any]) -> list[Any]:
 
 
 def _copied_together(bases: Sequence[tuple[Any, bool]]) -> tuple[list[Any], list[Any]]:
-    """([(place, tensor, without holes?)] to be copied one by one, [(places, what clones, tensors)])."""
+    """[(position, tensor, is dense)] to copy one by one, and [(positions, clone function, tensors)]
+    to copy together."""
     kinds: dict[Any, list[int]] = {}
     for at, (one, dense) in enumerate(bases):
         if dense and one.numel() and (_clones is not None or one.is_floating_point()):
@@ -139,7 +144,8 @@ def _copied_together(bases: Sequence[tuple[Any, bool]]) -> tuple[list[Any], list
 
 
 def _within(view: Any, root: Any) -> tuple[Any, ...]:
-    """(sizes, strides, offset) of a view in memory that begins with its root. Raises NotRecorded where it is not in it."""
+    """(sizes, strides, offset) of a view relative to its root. Raises NotRecorded if it is not
+    within the root."""
     offset = view.storage_offset() - root.storage_offset()
     last = offset + _span(view) - 1
     if offset < 0 or (view.numel() and last >= _span(root)):
@@ -148,18 +154,19 @@ def _within(view: Any, root: Any) -> tuple[Any, ...]:
 
 
 def _span(tensor: Any) -> int:
-    """From the first element to the last, in elements."""
+    """The number of elements from the first to the last."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return 0 if not tensor.numel() else 1 + sum((size - 1) * stride for size, stride in pairs)
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Without holes, so that a clone has the same strides."""
+    """Whether the tensor is dense, so that a clone has the same strides."""
     return _span(tensor) == tensor.numel()
 
 
 def no_overlap(tensor: Any) -> None:
-    """Raises NotRecorded where two elements may be one place of memory, which cannot be copied to."""
+    """Raise NotRecorded if two elements may share memory, since such a tensor cannot be copied
+    to."""
     reach = 0
     dims = sorted(zip(tensor.stride(), tensor.shape, strict=True))
     for stride, size in dims:

@@ -1,15 +1,19 @@
-"""A program for a GPU as a CUDA graph: launched as a whole, in place of a launch a step.
+"""A GPU program as a CUDA graph, which is launched as a whole.
 
-`Graphed(program, facts, tell)` is called like the program. The first call of a layout runs it as it is, the second on the stream
-that recordings are made on; at the third its launches are recorded, and from there on replayed. A recording knows
-addresses. Inputs and constants whose address has stayed the same are *fixed*: read (and written) where they are, and their
-addresses are compared at each call. Where one has changed another recording may know it (of two models of one class, say); else one
-is made, in which an input that has moved before, and is no parameter, is copied. All other inputs are copied into buffers. Results that somebody sees are copies; those that only the library sees (`Facts.inner`: what a forward
-saves for its backward) lie in the recording's own memory, and while one of them is held the program runs as it is.
+`Graphed(program, facts, tell)` is called like the program. For each layout (combination of sizes),
+the first call runs the program, the second runs it on the recording stream, the third records its
+launches, and later calls replay them. A recording contains addresses. Inputs and constants whose
+address has not changed are *fixed*: they are read and written in place, and each call compares
+their addresses. If one has changed, another recording may match (that of another model of the same
+class); else a new one is made, which copies an input that has moved before and is no parameter. All
+other inputs are copied into buffers. Results visible to the user are copies. Internal results
+(`Facts.inner`: tensors that a forward saves for its backward) stay in the recording's memory, and
+while one of them is in use the program runs step by step.
 
-One replay on a device is enqueued at a time, and each waits for the one before it where that was on another stream: buffers and
-libraries' workspaces are shared. A call that finds another one at it runs the program. Whatever goes wrong while recording is
-told by `tell(code, reason)`, and the program runs as it is from there on. Made by `codegen.cuda_graphs`, which says which programs may.
+Only one replay is enqueued per device at a time, and it waits for the previous one if that was on
+another stream, since buffers and workspaces of libraries are shared. A call during another one runs
+the program. A failure to record is reported by `tell(code, reason)`; from then on the program runs
+step by step. `codegen.cuda_graphs` decides which programs are recorded.
 """
 
 from __future__ import annotations
@@ -28,29 +32,30 @@ from .graph_outputs import NotRecorded, Results, like, no_overlap
 
 Program = Callable[..., tuple[Any, ...]]
 
-CALLS_BEFORE = 2  # runs of a layout before it is recorded; the last of them is the warm one
-MOVES = 8  # recordings of one layout that are made because an address changed
-KEPT = 4  # those that are kept
-LAYOUTS = 8  # layouts of one program that are recorded
+CALLS_BEFORE = 2  # runs of a layout before it is recorded; the last one is the warm-up
+MOVES = 8  # limit of recordings of a layout because of changed addresses
+KEPT = 4  # recordings kept per layout
+LAYOUTS = 8  # recorded layouts per program
 
-# Of a launch, against copying: a step costs the processor this long; memory moves this much a second.
+# Cost model: processor time of a launched step in seconds, against copied bytes per second.
 STEP_SECONDS, COPIED_A_SECOND = 3e-6, 2e12
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What of a program graphs depend on.
+    """Properties of a program that its graphs depend on.
 
     device      the index of its device
-    n_inputs    its tensors; numbers may follow
-    constants   tensors that it holds
-    given       result -> input, where the result is the input itself; `held`: result -> constant, the same of those
-    symbols     where its sizes come from, as `ProgramSpec.symbols` has them
+    n_inputs    tensor inputs; numbers may follow
+    constants   tensors of the program
+    given       result -> input, if the result is the input itself
+    held        result -> constant, likewise
+    symbols     origins of its sizes, as in `ProgramSpec.symbols`
     written     inputs that it writes to
-    consumes    nobody sees what its results share memory with
-    inner       results that only the library sees
+    consumes    callers do not observe what its results share memory with
+    inner       results that only graftjit uses
     random      it draws random numbers
-    steps       launches of a run, at least
+    steps       least number of launches per run
     """
 
     device: int
@@ -67,14 +72,15 @@ class Facts:
 
 
 class _Device:
-    """Of one device: who enqueues replays, and after what the next one comes."""
+    """One device: the lock for enqueuing replays, and the end of the last one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._stream, self._mark = 0, None
 
     def turn(self, index: int) -> _Device:
-        """A block whose work comes after that of the one before, on whichever streams. The lock is held."""
+        """A block whose work waits for that of the previous one, on any stream. The lock is
+        held."""
         self._index = index
         return self
 
@@ -85,7 +91,7 @@ class _Device:
 
     def __exit__(self, *_: Any) -> None:
         self._stream = self._now
-        # The default stream is there for ever: it needs no mark.
+        # The default stream always exists and needs no event.
         self._mark = cuda_streams.CUDA.mark(self._index) if self._now else None
 
 
@@ -94,13 +100,14 @@ _DEVICES: dict[int, _Device] = {}
 
 @dataclass(slots=True)
 class _Layout:
-    """What is known of calls with the same sizes. `addresses`: those of the last call; `fixed`: whose was the same each time;
-    `moved`: those of which it was not, afterwards; `recorded`: recordings, the last used one first."""
+    """State of the calls with equal sizes. `addresses`: those of the last call; `fixed`: positions
+    whose address never changed; `moved`: positions whose address changed later; `recorded`:
+    recordings, the last used one first."""
 
     calls: int = 0
     addresses: tuple[int, ...] = ()
     fixed: set[int] = field(default_factory=set)
-    written: dict[int, int] = field(default_factory=dict)  # position -> versions that a run adds
+    written: dict[int, int] = field(default_factory=dict)  # position -> version increments per run
     moved: set[int] = field(default_factory=set)
     moves: int = 0
     recorded: list[Recorded] = field(default_factory=list)
@@ -112,9 +119,9 @@ class Graphed:
     def __init__(self, program: Program, facts: Facts, tell: Callable[[str, str], None]) -> None:
         self.program, self.facts, self._tell = program, facts, tell
         self.off = False
-        self._waited = 0  # calls with seeds of attention on the processor
+        self._waited = 0  # calls with a seed of attention on the CPU
         self._layouts: dict[Any, _Layout] = {}
-        self._one = _Layout()  # where sizes are known
+        self._one = _Layout()  # the layout of a program without symbolic sizes
         self._device = _DEVICES.setdefault(facts.device, _Device())
         self._told: set[str] = set()
 
@@ -128,7 +135,7 @@ class Graphed:
 
     @property
     def recordings(self) -> int:
-        """How many there are."""
+        """The number of recordings."""
         return sum(len(layout.recorded) for layout in (self._one, *self._layouts.values()))
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -136,7 +143,8 @@ class Graphed:
         return self.program(*inputs) if found is None else found
 
     def consume(self, arguments: list[Any]) -> tuple[Any, ...]:
-        """The same with the arguments in a list, which is empty afterwards: those that nobody else holds die early."""
+        """A call with the arguments in a list, which is emptied, so that unreferenced ones are
+        freed early."""
         found = self._tried(arguments)
         if found is None:
             run = getattr(self.program, "consume", None)
@@ -145,9 +153,9 @@ class Graphed:
         return found
 
     def _tried(self, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-        """What the call gives; None where the program has to run as it is."""
+        """The results of the call, or None if the program has to run step by step."""
         lock = self._device.lock
-        if self.off or not lock.acquire(False):  # another thread, or what this one's call runs
+        if self.off or not lock.acquire(False):  # used by another thread or by an enclosing call
             return None
         try:
             layout = self._one if not self.facts.symbols else self._layout(inputs)
@@ -155,7 +163,8 @@ class Graphed:
                 return None
             if not layout.recorded:
                 return self._prepared(layout, inputs)
-            if cuda_streams.CUDA.capturing():  # the program's own recording takes our launches up
+            # Another recording would include these launches.
+            if cuda_streams.CUDA.capturing():
                 return None
             recorded = layout.recorded[0]
             if recorded.addresses(inputs) != recorded.known:
@@ -174,20 +183,21 @@ class Graphed:
         try:
             found = recorded.run(inputs, self._device)
         except torch.OutOfMemoryError as error:
-            if recorded.written or self.facts.random:  # it must not happen twice
+            if recorded.written or self.facts.random:  # the writes must not happen twice
                 raise
             self._stop("FB334", f"out of memory: {_first_line(error)}")
             return None
         if recorded.written:
-            recorded.count(inputs)  # the run that was recorded has counted by itself
+            recorded.count(inputs)  # the recorded run incremented them itself
         return found
 
     # -- before there is a recording
 
     def _layout(self, inputs: Sequence[Any]) -> _Layout | None:
-        """The layout of these inputs; None if it is one too many."""
+        """The layout of these inputs; None beyond the limit of layouts."""
         values = values_of(self.facts.symbols, inputs).values()
-        key = tuple([one if type(one) is int else repr(one) for one in values])  # 0.0 is not -0.0
+        # the text distinguishes 0.0 from -0.0
+        key = tuple([one if type(one) is int else repr(one) for one in values])
         found = self._layouts.get(key)
         if found is None:
             if len(self._layouts) == LAYOUTS:
@@ -197,7 +207,7 @@ class Graphed:
         return found
 
     def _prepared(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-        """A run as it is, after which more is known; or the first recording."""
+        """A normal run that gathers addresses and versions; or the first recording."""
         cuda = cuda_streams.CUDA
         if cuda.capturing():
             return None
@@ -225,7 +235,8 @@ class Graphed:
         before = _versions(tensors)
         if layout.calls < CALLS_BEFORE:
             found = self.program(*inputs)
-        else:  # on the recordings' stream, whose workspaces replays use
+        # on the recording stream, whose workspaces replays use
+        else:
             with self._device.turn(self.facts.device):
                 found = cuda.warm(self.facts.device, lambda: self.program(*inputs))
         for at, (now, then) in enumerate(zip(_versions(tensors), before, strict=True)):
@@ -234,7 +245,8 @@ class Graphed:
         return found
 
     def _is_seed(self, tensor: Any) -> bool:
-        """What attention saves of random numbers lies on the processor until a recorded forward gives it."""
+        """Whether this is a random seed of attention, which is on the CPU until a recorded forward
+        returns it."""
         return self.facts.consumes and tensor.dtype == torch.int64 and not tensor.dim()
 
     def _is_here(self, tensor: Any) -> bool:
@@ -242,7 +254,7 @@ class Graphed:
         return device.type == cuda_streams.CUDA.kind and (device.index or 0) == self.facts.device
 
     def _recorded(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-        """A recording, and its first replay. None: nothing has been computed."""
+        """Make a recording and replay it. None: nothing was computed."""
         try:
             recorded = Recorded(self.program, self.facts, layout, inputs)
         except NotRecorded as error:
@@ -259,7 +271,7 @@ class Graphed:
 
     @staticmethod
     def _other(layout: _Layout, inputs: Sequence[Any]) -> Recorded | None:
-        """The recording of these addresses, first in line from now on."""
+        """The recording with these addresses, which becomes the first."""
         for at, one in enumerate(layout.recorded):
             if one.addresses(inputs) == one.known:
                 layout.recorded.insert(0, layout.recorded.pop(at))
@@ -267,7 +279,8 @@ class Graphed:
         return None
 
     def _moved(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Something fixed is where it never was: a recording for this place, or one that copies it."""
+        """A fixed tensor has a new address: make a recording for this address, or one that copies
+        it."""
         layout.moves += 1
         if layout.moves > MOVES:
             self._stop("FB336", f"addresses that no recording knew at {MOVES} calls")
@@ -280,10 +293,10 @@ class Graphed:
         layout.moved |= gone
         return self._recorded(layout, inputs)
 
-    # -- telling
+    # -- reporting
 
     def _stop(self, code: str, reason: str) -> None:
-        """The program as it is, from now on."""
+        """Run step by step from now on."""
         self.off = True
         self._layouts.clear()
         self._one = _Layout()
@@ -296,12 +309,12 @@ class Graphed:
 
 
 class Recorded:
-    """One recording: what it reads where, what is copied in, and how results are made of it."""
+    """One recording: the fixed addresses, the copied inputs, and how to make results."""
 
     def __init__(
         self, program: Program, facts: Facts, layout: _Layout, inputs: Sequence[Any]
     ) -> None:
-        """Raises NotRecorded, and what torch raises while it records."""
+        """Raises NotRecorded, and what torch raises during recording."""
         n = self._n = facts.n_inputs
         self._index = facts.device
         tensors = [*inputs[:n], *facts.constants]
@@ -316,9 +329,8 @@ class Recorded:
 
         def run() -> tuple[Any, ...]:
             with torch.inference_mode(False), torch.no_grad():
-                buffers.update(
-                    (at, like(tensors[at])) for at in copied
-                )  # the recording's own memory
+                # These buffers are in the recording's memory.
+                buffers.update((at, like(tensors[at])) for at in copied)
             return program(*[buffers.get(at, one) for at, one in enumerate(inputs)])
 
         self._graph, made = cuda_streams.CUDA.record(self._index, run)
@@ -328,21 +340,23 @@ class Recorded:
         _worth(facts, buffers.values(), self._results.bytes)
 
     def addresses(self, inputs: Sequence[Any]) -> list[int]:
-        """Where what is fixed is now."""
+        """The present addresses of the fixed tensors."""
         found = [one.data_ptr() for one in self._read(inputs)]
         found += [one.data_ptr() for one in self._constants]
         return found
 
     def count(self, inputs: Sequence[Any]) -> None:
-        """The versions of what a replay has written, as a run would have left them."""
+        """Increment the versions of the tensors that a replay has written, as a run would."""
         tensors = [*inputs[: self._n], *self._constants]
         for at, by in self.written:
             one = tensors[at]
             if not one.is_inference():
-                torch._C._autograd._unsafe_set_version_counter((one,), (one._version + by,))  # type: ignore[attr-defined]
+                torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+                    (one,), (one._version + by,)
+                )
 
     def is_free(self) -> bool:
-        """Does nobody hold what a replay would write over?"""
+        """Whether no tensor that a replay would overwrite is in use."""
         return self._results.is_free()
 
     def run(self, inputs: Sequence[Any], device: _Device) -> tuple[Any, ...]:
@@ -358,14 +372,14 @@ class Recorded:
 
 
 def _picked(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """The items at these positions."""
+    """A function that selects the items at these positions."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
     return lambda items: [items[at] for at in positions]
 
 
 def _by_dtype(buffers: dict[int, Any]) -> list[tuple[list[Any], Any]]:
-    """(buffers, what picks their inputs): one call copies those of one dtype."""
+    """(buffers, function that selects their inputs): one call copies those of one dtype."""
     groups: dict[Any, list[int]] = {}
     for at, one in buffers.items():
         groups.setdefault(one.dtype, []).append(at)
@@ -373,7 +387,7 @@ def _by_dtype(buffers: dict[int, Any]) -> list[tuple[list[Any], Any]]:
 
 
 def _worth(facts: Facts, buffers: Any, results: int) -> None:
-    """Raises NotRecorded where copies cost more than launches do."""
+    """Raise NotRecorded if copying costs more than the launches."""
     nbytes = results + sum(one.numel() * one.element_size() for one in buffers)
     if 2 * nbytes / COPIED_A_SECOND > facts.steps * STEP_SECONDS:
         raise NotRecorded(
@@ -382,7 +396,7 @@ def _worth(facts: Facts, buffers: Any, results: int) -> None:
 
 
 def _versions(tensors: Sequence[Any]) -> list[int]:
-    """How often each has been written to; those of inference mode do not count."""
+    """The version counters; 0 for inference tensors."""
     return [0 if one.is_inference() else one._version for one in tensors]
 
 

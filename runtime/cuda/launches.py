@@ -1,6 +1,7 @@
-"""Launches on a GPU in a program: what is asked of them beforehand, their lowered form, and the mirror's way.
+"""GPU launches in a program: their checks, lowered form, and mirror.
 
-Called by runtime/executor/lower.py. The driver is not touched, nor its module imported, by programs that have none.
+runtime/executor/lower.py calls this module. Programs without such launches neither load the driver
+nor import its module.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from ..errors import BuildError
 from ..program.program import MAX_PROGRAMS, DeviceLaunch, ProgramSpec
 from ..program.registers import Registers
 
-MAX_PARAMETERS = 1024  # as in device_launch.h
-ALIGNMENT = 16  # bytes; as in device_launch.h
-MAX_DEVICES = 64  # as in cuda_driver.h
+MAX_PARAMETERS = 1024  # as in runtime/native/cuda/launch.h
+ALIGNMENT = 16  # bytes; as in runtime/native/cuda/launch.h
+MAX_DEVICES = 64  # as in runtime/native/cuda/driver.h
 _LIMITS = {"i": 2**31, "q": 2**63}
 _KINDS = {"i": "int", "q": "int", "f": "float", "d": "float"}  # letter -> kind of the number
 
 
 def prepare(spec: ProgramSpec) -> None:
-    """Refuse what cannot be launched, and make kernels ready on their devices. Raises BuildError, and what loading a
-    kernel raises."""
+    """Reject invalid launches, and prepare kernels on their devices. Raises BuildError, and what
+    loading a kernel raises."""
     launches = [step for step in spec.steps if isinstance(step, DeviceLaunch)]
     if not launches:
         return
@@ -52,8 +53,9 @@ def _check(step: DeviceLaunch) -> None:
     )
     if wrong:
         raise BuildError(
-            f"the kernel {kernel} takes numbers of other kinds", found=f"{step.kinds!r} for {step.numbers}"
-        )  # fmt: skip
+            f"the kernel {kernel} takes numbers of other kinds",
+            found=f"{step.kinds!r} for {step.numbers}",
+        )
     count = len(step.slots) + len(step.numbers) + step.hidden
     if count > MAX_PARAMETERS:
         raise BuildError(
@@ -71,7 +73,7 @@ def check_programs(kernel: str, programs: int) -> None:
 
 
 def lowered(step: DeviceLaunch, numbers: Registers) -> tuple[str, tuple[Any, ...]]:
-    """What device_launch.cpp reads."""
+    """The tuple that runtime/native/cuda/launch.cpp reads."""
     symbolic = is_symbolic(step.programs)
     grid = (0, numbers.of(step.programs)) if symbolic else (max(0, step.programs), -1)
     registers = tuple(
@@ -79,9 +81,21 @@ def lowered(step: DeviceLaunch, numbers: Registers) -> tuple[str, tuple[Any, ...
         for letter, number in zip(step.kinds, step.numbers, strict=True)
     )
     return "device", (
-        step.kernel, step.function, step.device.index, *grid, step.threads, step.shared, step.hidden,
-        step.slots, step.writes, registers, step.kinds, step.keep, step.aligned, step.general,
-    )  # fmt: skip
+        step.kernel,
+        step.function,
+        step.device.index,
+        *grid,
+        step.threads,
+        step.shared,
+        step.hidden,
+        step.slots,
+        step.writes,
+        registers,
+        step.kinds,
+        step.keep,
+        step.aligned,
+        step.general,
+    )
 
 
 def _real(number: Any) -> Any:
@@ -91,10 +105,10 @@ def _real(number: Any) -> Any:
 
 
 def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
-    """The same through ctypes."""
+    """The launch through ctypes."""
     from .driver import DRIVER
 
-    others: list[DeviceLaunch] = []  # the launch of the general kernel, once that is needed
+    others: list[DeviceLaunch] = []  # the launch of the general kernel, after its first use
 
     def run(slots: list[Any], arena: Any) -> None:
         values = [slots[slot] for slot in step.slots]
@@ -106,8 +120,8 @@ def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
         parameters += [bytes(8)] * step.hidden
         if step.programs > MAX_PROGRAMS:
             raise RuntimeError(
-                f"graftjit: the kernel {step.kernel} needs {step.programs} programs, and a launch takes"
-                f" {MAX_PROGRAMS}"
+                f"graftjit: the kernel {step.kernel} needs {step.programs} programs, and a launch"
+                f" takes {MAX_PROGRAMS}"
             )
         if step.programs > 0 and not any(pointers[at] % ALIGNMENT for at in step.aligned):
             DRIVER.launch(step, parameters)
@@ -132,7 +146,7 @@ def _packed(kernel: str, letter: str, number: Any) -> bytes:
 
 
 def _float32(number: float) -> bytes:
-    """Rounded as C does it: beyond the largest one is infinity, which `struct` refuses."""
+    """Round as C does: too large values become infinity, where `struct` raises."""
     try:
         return struct.pack("f", number)
     except OverflowError:

@@ -1,9 +1,9 @@
-"""What CUDA graphs need of torch.cuda, in one object that tests replace: streams, a warm run, a recording.
+"""The functions of torch.cuda that CUDA graphs need, in one object that tests replace.
 
-`CUDA` is used by `cuda_graph.Graphed`. A warm run and a recording are done on a stream of the library's own, one a device:
-what libraries set up for a stream at its first use is there when the recording begins. The rules are those of
-`torch.cuda.graph`: nothing else is on that stream, the device is idle when a recording begins, memory comes from a pool of the
-recording's own.
+`cuda.graphs.Graphed` uses `CUDA`. A warm-up run and a recording use a stream of graftjit's own, one
+per device, so that everything libraries set up at the first use of a stream exists before the
+recording. The rules are those of `torch.cuda.graph`: that stream has no other work, the device is
+idle when a recording begins, and memory comes from a private pool of the recording.
 """
 
 from __future__ import annotations
@@ -19,65 +19,68 @@ Run = Callable[[], tuple[Any, ...]]
 
 
 class Cuda:
-    """torch.cuda, as far as graphs need it. `kind`: the type of the devices."""
+    """The part of torch.cuda that graphs need. `kind`: the type of the devices."""
 
     kind = "cuda"
 
     def __init__(self) -> None:
         self._own: dict[int, Any] = {}
-        # current_stream() makes an object at each call, at several times the cost
+        # current_stream() makes an object at each call and costs several times as much.
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = raw or self._stream
 
     @staticmethod
     def _stream(index: int) -> int:
-        """The number of the device's current stream."""
+        """The handle of the device's current stream."""
         return torch.cuda.current_stream(index).cuda_stream
 
     @staticmethod
     def capturing() -> bool:
-        """Is somebody recording what the current stream is given?"""
+        """Whether the current stream is being recorded."""
         return torch.cuda.is_current_stream_capturing()
 
     def warm(self, index: int, run: Run) -> tuple[Any, ...]:
-        """What `run` gives, on the stream that recordings are made on."""
+        """The results of `run` on the recording stream."""
         side, current = self._side(index), torch.cuda.current_stream(index)
         side.wait_stream(current)
         with torch.cuda.stream(side):
             found = run()
         current.wait_stream(side)
-        for one in found:  # memory of the one stream that is used, and let go of, on the other
+        # This memory is allocated on one stream, and used and freed on the other.
+        for one in found:
             if isinstance(one, torch.Tensor) and one.is_cuda:
                 self.hand_over(one, current)
         return found
 
     @staticmethod
     def hand_over(tensor: Any, stream: Any) -> None:
-        """Memory that another stream than its own uses is not given away before that one is done."""
+        """Keep the allocator from reusing the memory until this other stream has finished with
+        it."""
         tensor.record_stream(stream)
 
     def record(self, index: int, run: Run) -> tuple[Any, tuple[Any, ...]]:
-        """(a graph of what `run` launches, what it gives). Nothing of it is computed before the graph's replay."""
+        """(graph of the launches of `run`, its results). Nothing is computed before a replay."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(index)
-        # What a collection frees may call what a recording forbids.
+        # Objects freed by a collection may make calls that a recording forbids.
         with _uncollected(), torch.cuda.stream(self._side(index)):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 found = run()
             except BaseException:
-                with contextlib.suppress(RuntimeError):  # the first error is the reason
+                with contextlib.suppress(RuntimeError):  # report the first error
                     graph.capture_end()
                 raise
             graph.capture_end()
         return graph, found
 
     def mark(self, index: int) -> Any:
-        """A point of the current stream for `follow`."""
+        """An event on the current stream, for `follow`."""
         return torch.cuda.current_stream(index).record_event()
 
     def follow(self, index: int, mark: Any) -> None:
-        """What is launched on the current stream from now on comes after this point; None: after the default stream."""
+        """Make later work on the current stream wait for this event; None: for the default
+        stream."""
         current = torch.cuda.current_stream(index)
         if mark is None:
             current.wait_stream(torch.cuda.default_stream(index))

@@ -1,8 +1,8 @@
-"""Events: everything that happens, as frozen records with a place.
+"""Events: everything that happens, as frozen records with a location.
 
-In: what capture, codegen and runtime tell, by `Session.emit`. Out: the stream that `event_log` keeps, `report` folds
-and `trace_file` writes. An event holds texts and numbers only, never a user's object, so that nothing stays alive
-because of it.
+In: facts from capture, codegen and runtime, by `Session.emit`. Out: the stream that
+`runtime.events.log` stores, reports fold and `trace_writer` writes. An event contains only texts
+and numbers, never an object of the user, so it keeps nothing alive.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from ...ir.dataclass import dataclass, field
 from ...ir.graph.summary import Sketch, SketchNode
 from ...ir.location import Location
 
-__all__ = ["Sketch", "SketchNode"]  # of what `Compiled` has, read here with it
+__all__ = ["Sketch", "SketchNode"]  # parts of `Compiled`, re-exported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """`frame`: the qualified name of the function; `where`: the user's line; `entry`: a number that the events of one
-    capture share with the entry that comes of it, 0 outside of captures. Reports count entries anew, from 1."""
+    """`frame`: the qualified name of the function. `where`: the user's line. `entry`: a number
+    shared by the events of one capture and its entry, 0 outside captures. Reports number entries
+    anew, from 1."""
 
     frame: str = ""
     where: Location | None = None
@@ -31,12 +32,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSeen(Event):
-    """Capture meets a frame for the first time."""
+    """Capture met a frame for the first time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardLine:
-    """One guard as text; see `runtime.guards.rows.Row`. `path`: the steps of its source, each as text."""
+    """One guard as text; see `runtime.guards.rows.Row`. `path`: the steps of its source, as
+    texts."""
 
     kind: str
     source: str
@@ -47,13 +49,14 @@ class GuardLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entered(Event):
-    """What is told of a new entry.
+    """A new entry.
 
     kind      "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
-    resumed   the frame is what follows a break; `span`: (first, last) line of that
+    resumed   the frame is the continuation after a break; `span`: its (first, last) line
     graphs    graphs in this entry (0 or 1); nodes: ATen nodes; calls: torch-level calls
-    let_go    guards whose texts the log has let go of
-    claimed   `torch.compiler.is_compiling()` said True in it, as `JitConfig(claims_compiling=True)` asks
+    let_go    number of guards whose texts the log has dropped
+    claimed   `torch.compiler.is_compiling()` returned True while it was captured, because of
+              `JitConfig(claims_compiling=True)`
     """
 
     kind: str = "code"
@@ -69,14 +72,15 @@ class Entered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured(Entered):
-    """A frame, or what follows a break in it, became an entry. `seconds`: (stage, seconds) pairs."""
+    """A frame, or its continuation after a break, became an entry. `seconds`: (stage, seconds)
+    pairs."""
 
     seconds: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfusedFacts:
-    """Why a step is not one with `neighbour`, which reads what it makes."""
+    """Why a step is not fused with `neighbour`, which reads its result."""
 
     neighbour: str = ""
     why: str = ""
@@ -85,9 +89,10 @@ class UnfusedFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """One step of a program that computes, as `records.KernelRecord` tells it; the first of `lines` is that of its
-    heaviest operator. `symbols`: what its text is called in the library's (equal kernels are one); `dtype`: what it
-    computes with, as `ir.graph.printing` names types."""
+    """One computing step of a program, as `records.KernelRecord` describes it. The first of `lines`
+    belongs to its most expensive operator. `symbols`: the names of its kernels in the library's
+    text (equal kernels have one name). `dtype`: the type it computes with, as `ir.graph.printing`
+    names types."""
 
     name: str = ""
     kind: str = "kernel"
@@ -106,13 +111,15 @@ class StepFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled(Event):
-    """A graph became a program: `nodes` operators in `kernels` kernels, `distinct` of them (those of equal layers are
-    one), and `library` ATen calls.
+    """A graph became a program: `nodes` operators in `kernels` kernels, `distinct` different ones
+    (equal layers share one), and `library` ATen calls.
 
-    part     "forward" or "backward" of a graph for training, else ""
-    steps    what computes, in order
-    sketch   the graph; source: the text of the whole library, from which reports cut that of each kernel
-    varied   sizes are open: what `steps` say that they move and compute is of the sizes at capture alone
+    part     "forward" or "backward" of a training graph, else ""
+    steps    the computing steps, in order
+    sketch   the graph
+    source   the text of the whole library, from which reports cut each kernel
+    varied   some sizes are symbolic: bytes and operations in `steps` are those of the sizes at
+             capture
     """
 
     graph: str = ""
@@ -133,16 +140,16 @@ class Compiled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted(Entered):
-    """An entry over what had been compiled for another callable of the kind: another model of the class, another
-    function of the same code. Nothing was captured or compiled for it: `programs` are what its maker was
-    told."""
+    """A new entry that reuses the compilation of another callable of the same kind: another model
+    of the class, or another function of the same code. `programs` are the events of the original
+    compilation."""
 
     programs: tuple[Compiled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelBuilt(Event):
-    """A kernel library was built, or found in the store (`cached`). `covers`: the operators inside."""
+    """A kernel library was built, or found in the store (`cached`). `covers`: its operators."""
 
     name: str = ""
     bytes: int = 0
@@ -153,8 +160,9 @@ class KernelBuilt(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned(Event):
-    """Ways to compute a kernel were timed beside each other (level O2): `times` has (way, seconds a call), the default
-    first, and `chosen` is one of them. `remembered`: they were timed in another process, or earlier in this one."""
+    """Alternative versions of a kernel were timed (level O2). `times` has (version, seconds per
+    call), the default first; `chosen` is one of them. `remembered`: the times are from another
+    process or from an earlier compile."""
 
     name: str = ""
     chosen: str = ""
@@ -165,20 +173,21 @@ class Tuned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphBreak(Event):
-    """The graph ends at `where`. Empty `cure` and `cost` stand for those of the table."""
+    """The graph ends at `where`. If `cure` or `cost` is empty, that of the table of codes
+    applies."""
 
     code: str = "GB101"
     reason: str = ""
     cure: str = ""
     cost: str = ""
-    inlined: tuple[
-        Location, ...
-    ] = ()  # the calls that lead from the frame to `where`, outermost first
+    # the calls that lead from the frame to `where`, outermost first
+    inlined: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFailed(Event):
-    """The entry of that number did not apply because of this guard; told with the `Recompile` that it led to."""
+    """The entry of this number did not match because of this guard; emitted with the
+    `Recompile`."""
 
     code: str = "RC403"
     source: str = ""
@@ -188,8 +197,8 @@ class GuardFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recompile(Event):
-    """Another entry is made: `source` is `now`, it was `before` in the nearest entry. `failed`: what kept the call from
-    each of the newest entries, of which there are `entries`."""
+    """Another entry is made: `source` is `now`, it was `before` in the nearest entry. `failed`: the
+    failed guard of each of the newest entries. `entries`: the number of entries."""
 
     code: str = "RC403"
     source: str = ""
@@ -202,7 +211,8 @@ class Recompile(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbolic(Event):
-    """A size or number became an input of a graph: `source` as the program would write it, and why."""
+    """A size or number became an input of a graph. `source`: its expression in the program; `why`:
+    the reason."""
 
     source: str = ""
     why: str = ""
@@ -210,7 +220,7 @@ class Symbolic(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback(Event):
-    """Compiled, but in a slower way (gradient, no compiler, operator by ATen)."""
+    """Compiled in a slower form (gradient, no compiler, operator by ATen)."""
 
     code: str = "FB303"
     reason: str = ""
@@ -218,16 +228,16 @@ class Fallback(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanPlain(Event):
-    """The whole frame is left to plain Python."""
+    """The whole frame runs in plain Python."""
 
     code: str = "PL205"
     reason: str = ""
-    detail: str = ""  # a traceback of an internal fault
+    detail: str = ""  # the traceback of an internal error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(Event):
-    """A warning that the user was given, once."""
+    """A warning was shown to the user, once."""
 
     code: str = "WN605"
     text: str = ""
@@ -235,15 +245,15 @@ class Warned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted(Event):
-    """Totals of a code state at the moment a report is asked for; added by the one who asks.
+    """Totals of a code state when a report is requested; the report adds this event.
 
-    entries       those that are alive; entry_hits: (number of an entry, calls that it answered) of each
-    guards        (number of an entry, seconds that a check of its guards takes) where that was measured
-    values        (number of an entry, seconds of that in which values of tensors are computed) where there are such guards
-    samples       calls that were timed; seconds: these calls together; inside: of that, in compiled programs
-    plain_samples calls that ran as written and were timed; plain_seconds: these together
-    after         of what resumes a frame: where the break is that it follows
-    gap_samples   how often the way from the compiled part before that break was timed; gap: these together
+    entries       live entries; entry_hits: (entry number, calls that it answered) of each
+    guards        (entry number, seconds per check of its guards), where measured
+    values        (entry number, seconds of that for value guards), where there are any
+    samples       timed calls; seconds: their total; inside: the part of it in compiled programs
+    plain_samples timed calls that ran uncompiled; plain_seconds: their total
+    after         for a continuation: the location of the break before it
+    gap_samples   timed transitions from the compiled region before that break; gap: their total
     """
 
     entries: int = 0
@@ -265,12 +275,12 @@ class Counted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed(Event):
-    """Run times of a program at the moment a report is asked for; added by the one who asks, as `Counted` is.
+    """Run times of a program when a report is requested; the report adds this event.
 
-    graph, part   as in `Compiled`, whose steps these are; calls: runs of the program
-    samples       runs that were timed; seconds: the median of them
-    steps         (name, median seconds, samples) a step
-    roofs         what the machine can do, as `runtime.report.roofline` has it; empty: not measured
+    graph, part   as in `Compiled`, which has the same steps; calls: runs of the program
+    samples       timed runs; seconds: their median
+    steps         (name, median seconds, samples) of each step
+    roofs         limits of the machine, as in `runtime.report.roofline`; empty: not measured
     """
 
     graph: str = ""
@@ -283,5 +293,5 @@ class Timed(Event):
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """An event as plain JSON values, its class name under "event"."""
+    """An event as plain JSON values, with its class name under "event"."""
     return {"event": type(event).__name__, **dataclasses.asdict(event)}

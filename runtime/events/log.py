@@ -1,9 +1,10 @@
-"""The log: the events of a process, in order, by the function that they belong to; append-only and bounded.
+"""The event log of a process: append-only and bounded.
 
-In: events, each under a key: the state of a code object, or None for the process as a whole. Out: the events of some
-keys. What belongs to a state goes together with it, but for the time of `keeping`. A key has its first events and its
-latest ones: those between go when there are too many. Guards, and the texts and graphs of programs, go from the oldest
-ones when they take too much memory. Both are counted as `dropped`. Used by `Session`.
+In: events, each under a key: the state of a code object, or None for the whole process. Out: the
+events of some keys, in order. The events of a state are dropped with it, except within `keeping`.
+The log keeps the first and the latest events of each key and drops those in between. If guards,
+program texts and graphs use too much memory, they are removed from the oldest events. Both losses
+are counted in `dropped`. `Session` owns the log.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from ..weak_callbacks import until_exit
 from .events import Adopted, Compiled, Entered, Event
 
 MAX_EVENTS_A_KEY = 1024
-_FIRST = 256  # of these, events that stay for good: what was met first explains the rest
-MAX_TEXT_A_KEY = 8 << 20  # bytes, about, of guards, programs' texts and graphs
-_A_PART = 400  # bytes of a guard, node or step in an event, about
+# So many first events are kept for good, since they explain the later ones.
+_FIRST = 256
+MAX_TEXT_A_KEY = 8 << 20  # approximate bytes of guards, program texts and graphs
+_A_PART = 400  # approximate bytes of a guard, node or step in an event
 
 
 class _Box:
-    """An event in its place; slimmed where it stands."""
+    """A mutable holder of an event, so that the event can be replaced by a smaller one."""
 
     __slots__ = ("event", "serial")
 
@@ -39,12 +41,15 @@ class _Box:
 
 @dataclass(slots=True)
 class _Shelf:
-    """The events of one key. `dropped` counts what the bounds pushed out; `weight`: bytes of texts and graphs, about.
+    """The events of one key. `dropped` counts events lost to the limits. `weight`: approximate
+    bytes of texts and graphs.
 
-    No lock is taken: a finalizer may run, and emit, at any place, while another thread waits for what its owner holds.
-    Each step is one operation of a list or deque; threads that meet here put a few events more among the first."""
+    There is no lock, because a finalizer may run and emit an event anywhere, while another thread
+    waits for the lock's owner. Each step is one operation on a list or deque; a race between
+    threads only keeps a few more events among the first.
+    """
 
-    owner: Any  # a weak reference, kept for its callback; None for events of the whole process
+    owner: Any  # a weak reference, kept for its callback; None for the whole process
     first: list[_Box] = field(default_factory=list)
     latest: deque[_Box] = field(default_factory=lambda: deque(maxlen=MAX_EVENTS_A_KEY - _FIRST))
     dropped: int = 0
@@ -52,7 +57,7 @@ class _Shelf:
 
     @property
     def boxes(self) -> list[_Box]:
-        """All, in order. (A copy of a deque is made at once; a walk over it is not.)"""
+        """All boxes, in order. Copying a deque is atomic, iterating over it is not."""
         return [*self.first, *self.latest.copy()]
 
     def append(self, serial: int, event: Event) -> None:
@@ -69,7 +74,7 @@ class _Shelf:
                 self._slim(serial)
 
     def _slim(self, newest: int) -> None:
-        """The oldest events lose what takes the memory."""
+        """Remove texts and graphs from the oldest events."""
         boxes = self.boxes
         weight = sum(_weight(box.event) for box in boxes)
         for box in boxes:
@@ -84,7 +89,7 @@ class _Shelf:
 
 
 def _weight(event: Event) -> int:
-    """Bytes of an event's texts and graphs, about."""
+    """The approximate size in bytes of an event's texts and graphs."""
     if isinstance(event, Entered):
         return _A_PART * len(event.guards)
     if type(event) is not Compiled:
@@ -94,7 +99,7 @@ def _weight(event: Event) -> int:
 
 
 def _slim(event: Event) -> Event:
-    """The event without them."""
+    """The event without its texts and graphs."""
     if isinstance(event, Entered):
         programs: Any = {"programs": ()} if type(event) is Adopted else {}
         return dataclasses.replace(
@@ -105,21 +110,22 @@ def _slim(event: Event) -> Event:
 
 
 class EventLog:
-    """Append-only and bounded a key. Keys go by identity: equal code objects are two keys."""
+    """Append-only log with a limit per key. Keys are compared by identity: equal code objects are
+    two keys."""
 
     def __init__(self) -> None:
         self._shelves: dict[int, _Shelf] = {0: _Shelf(None)}
-        self._kept: list[_Shelf] | None = None  # of keys that are gone, while `keeping`
+        self._kept: list[_Shelf] | None = None  # of dead keys, within `keeping`
         self._serial = itertools.count()
         self.after_fork()
 
     def after_fork(self) -> None:
-        """A lock that another thread held when this process was forked is nobody's here. (One that may be taken
-        twice: a finalizer may run, and emit, at any place.)"""
+        """Make the lock anew after fork: its owner does not exist in the child. The lock is
+        reentrant, since a finalizer may run and emit an event anywhere."""
         self._lock = threading.RLock()
 
     def append(self, event: Event, key: Any = None) -> None:
-        """Add an event under a key (anything that can be referred to weakly); None: the process as a whole."""
+        """Add an event under a key that supports weak references; None: the whole process."""
         shelf = self._shelves.get(0 if key is None else id(key)) or self._new_shelf(key)
         shelf.append(next(self._serial), event)
 
@@ -139,7 +145,7 @@ class EventLog:
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[None]:
-        """Within the block, events outlive their keys: for a report on a whole run, whose functions may be gone."""
+        """Keep the events of keys that die within the block, for a report on a whole run."""
         before, self._kept = self._kept, []
         try:
             yield
@@ -147,24 +153,23 @@ class EventLog:
             self._kept = before
 
     def of(self, keys: Iterable[Any] | None = None, since: int = -1) -> tuple[Event, ...]:
-        """The events of these keys in the order in which they happened; None: of all keys. `since`: those after this
-        `serial`."""
+        """The events of these keys (None: all keys) in order, after the serial `since`."""
         found = [box for shelf in self._shelves_of(keys) for box in shelf.boxes]
         found.sort(key=attrgetter("serial"))
         return tuple(box.event for box in found if box.serial > since)
 
     def serial(self) -> int:
-        """A number between those of the events so far and of those to come."""
+        """A serial greater than that of every logged event."""
         return next(self._serial)
 
     def since(self, serial: int, key: Any) -> list[Event]:
-        """The events of a key from there on."""
+        """The events of a key after this serial."""
         shelf = self._shelves.get(id(key))
         boxes = [] if shelf is None else shelf.boxes
         return [box.event for box in boxes if box.serial > serial]
 
     def dropped(self, keys: Iterable[Any] | None = None) -> int:
-        """How many events of these keys are lost to the bound."""
+        """The number of events of these keys that were lost to the limits."""
         return sum(shelf.dropped for shelf in self._shelves_of(keys))
 
     def _shelves_of(self, keys: Iterable[Any] | None) -> list[_Shelf]:
@@ -174,10 +179,10 @@ class EventLog:
         return [self._shelves[name] for name in names if name in self._shelves]
 
     def clear(self, key: Any = None) -> None:
-        """Forget one key, or everything."""
+        """Drop the events of one key, or all."""
         with self._lock:
             if key is None:
-                self._shelves = {0: _Shelf(None)}  # at once: others may be appending
+                self._shelves = {0: _Shelf(None)}  # in one step: other threads may append
                 self._kept = None if self._kept is None else []
             else:
                 self._shelves.pop(id(key), None)

@@ -1,10 +1,10 @@
-"""What is logged of events: by the logger of the room that they come from, and from which GRAFTJIT_DEBUG on.
+"""Log lines for events.
 
-In: events as they are recorded. Out: lines of `logging`. The loggers are `graftjit.capture`, `graftjit.ir`, `graftjit.codegen`
-and `graftjit.runtime`, below `graftjit`, which gives the warnings. Breaks, recompiles and frames left to plain Python
-are of level INFO, all else is DEBUG; so nothing is seen unless it is asked for, by GRAFTJIT_DEBUG or by the levels of
-these loggers. The root logger's level does not count: a program that logs at DEBUG gets its own lines alone. Called by
-`Session.emit`.
+In: events as they are recorded. Out: lines of `logging`. The loggers are `graftjit.capture`,
+`graftjit.ir`, `graftjit.codegen` and `graftjit.runtime`, below `graftjit`, which logs the warnings.
+Breaks, recompiles and frames left to plain Python have level INFO, all others DEBUG. So nothing is
+shown unless GRAFTJIT_DEBUG or the levels of these loggers ask for it. The level of the root logger
+is ignored: a program that logs at DEBUG sees its own lines only. `Session.emit` calls `log`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOMS = {
     name: logging.getLogger(f"graftjit.{name}") for name in ("capture", "ir", "codegen", "runtime")
 }
 
-# The room of an event, and the GRAFTJIT_DEBUG from which it is logged; those that are not here: runtime, 5.
+# The package of an event, and the lowest GRAFTJIT_DEBUG that logs it. Default: runtime, 5.
 _LADDER: dict[type[events.Event], tuple[str, int]] = {
     events.GraphBreak: ("capture", 1),
     events.RanPlain: ("capture", 1),
@@ -37,7 +37,7 @@ _LEFT_OUT = {"at", "frame", "where", "guards", "detail", "steps", "sketch", "sou
 
 
 def log(event: events.Event, debug: int) -> None:
-    """Write a line, if it is asked for. `debug`: GRAFTJIT_DEBUG, 0 where only the loggers' levels say what is."""
+    """Log the event if enabled. `debug`: GRAFTJIT_DEBUG; if it is 0, the loggers' levels decide."""
     room, rung = _LADDER.get(type(event), ("runtime", 5))
     severity = logging.INFO if rung == 1 else logging.DEBUG
     logger = ROOMS[room]
@@ -46,8 +46,8 @@ def log(event: events.Event, debug: int) -> None:
 
 
 def asked(logger: logging.Logger, severity: int) -> bool:
-    """Whether the levels of our loggers let this through. `isEnabledFor` would keep its answer in a table that a
-    program can see."""
+    """Whether the levels of graftjit's loggers enable this. `isEnabledFor` is not used because it
+    stores its answer in a cache that a program can see."""
     if logger.disabled or logger.manager.disable >= severity:
         return False
     own = logger.level or LOGGER.level
@@ -57,12 +57,13 @@ def asked(logger: logging.Logger, severity: int) -> bool:
 
 
 def one_line(event: events.Event) -> str:
-    """The event in words, without what is long."""
+    """The event as one line, without its long fields."""
     told = " ".join(
         f"{field.name}={value!r}"
         for field in dataclasses.fields(event)
-        if field.name not in _LEFT_OUT and (value := getattr(event, field.name)) not in ("", (), 0, None)
-    )  # fmt: skip
+        if field.name not in _LEFT_OUT
+        and (value := getattr(event, field.name)) not in ("", (), 0, None)
+    )
     source = getattr(event, "source", "")
     told = f"source={source!r} {told}" if source and len(source) < 80 else told
     place = "" if event.where is None else f" at {event.where.file}:{event.where.line}"
@@ -70,7 +71,7 @@ def one_line(event: events.Event) -> str:
 
 
 def to_stderr(debug: int) -> None:
-    """What GRAFTJIT_DEBUG=n asks for goes to stderr, unless the program has said where to log."""
+    """Log what GRAFTJIT_DEBUG enables to stderr, unless the program has set up logging."""
     if debug and LOGGER.level == logging.NOTSET:
         LOGGER.setLevel(logging.DEBUG)
     if not LOGGER.handlers and not logging.getLogger().handlers:

@@ -1,8 +1,11 @@
-"""Who looks on while something is compiled: `lower` gets what the stages of a compilation made, nobody else pays.
+"""The observer of a compilation: `lower` receives the objects that the stages made.
 
-`watch()` gives the list that records are put in, within its block and in its thread; `tell` puts one there. What is told:
-a `codegen.programs.compiled.Divided` of a graph with a backward, a `Seen` of each graph that became a program, the `Compiled` of what
-was captured, and a `Published` of the entry.
+In: objects passed to `tell` by capture and code generation. Out: the list that `watch()` yields,
+which receives them within its block and in its context. Without an observer no object is made.
+
+The objects: a `codegen.programs.compiled.Divided` for a graph with a backward, a `Seen` for each
+graph that became a program, the `Compiled` of the captured graph, and a `Published` for the cache
+entry.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ _WATCHER: ContextVar[list[Any] | None] = ContextVar("watcher", default=None)
 
 
 def watched() -> bool:
-    """Does anybody look on?"""
+    """Whether there is an observer."""
     return _WATCHER.get() is not None
 
 
 def tell(make: Callable[[], Any]) -> None:
-    """Tell whoever looks on; `make` is called for nobody else."""
+    """Publish to the observer, if there is one; only then is `make` called."""
     watcher = _WATCHER.get()
     if watcher is not None:
         watcher.append(make())
@@ -32,8 +35,11 @@ def tell(make: Callable[[], Any]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """An entry was made of a capture (a `capture.capture.Capture`) of this code, which is a resume function's if `resumed`.
-    `resumes`: the way to each resume function that its own code calls, and what is called; `seconds` by stage."""
+    """A cache entry made from the capture `made` (a `capture.capture.Capture`) of `code`.
+
+    `resumed`: the code is a resume function. `resumes`: for each resume function that the entry's
+    code calls, its identifying arguments (`dispatch.unit.Unit._resumer`) and the callable.
+    `seconds`: time by stage."""
 
     code: types.CodeType
     resumed: bool
@@ -48,7 +54,7 @@ def published(state: Any, made: Any, resumes: Any, seconds: dict[str, float]) ->
 
 @contextlib.contextmanager
 def watch() -> Iterator[list[Any]]:
-    """All that is told within the block, in order."""
+    """Observe the block. The list receives all published objects in order."""
     told: list[Any] = []
     token = _WATCHER.set(told)
     try:

@@ -1,7 +1,7 @@
-"""One erasable line on a terminal while something takes long.
+"""A progress line on the terminal during long operations.
 
-In: what is done, in a few words. Out: from the second second on, a line on standard error with the time so far, gone
-when it is done; nothing where standard error is no terminal.
+In: a short description. Out: after one second, a line on standard error with the elapsed time,
+which is erased at the end. Nothing is shown if standard error is no terminal.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TextIO
 
 from ...ir.dataclass import dataclass
 
-AFTER = 1.0  # seconds
+AFTER = 1.0  # seconds until the line appears
 STEP = 0.5
 _ERASE = "\r\033[K"
 
 
 @dataclass(slots=True)
 class _Line:
-    """What is being done, and, where it is known, which part of it."""
+    """The operation, and the part of it that is running, if known."""
 
     title: str
     detail: str = ""
@@ -31,12 +31,12 @@ class _Line:
         return f"graftjit: {self.title}{self.detail and ': '}{self.detail} ({seconds:.0f} s)"
 
 
-_LINES: list[_Line] = []  # of the blocks under way; the innermost is shown
+_LINES: list[_Line] = []  # of the running blocks; the innermost is shown
 
 
 @contextlib.contextmanager
 def told(title: str) -> Iterator[None]:
-    """The line, for as long as the block takes."""
+    """Show the line while the block runs."""
     stream = sys.stderr
     if stream is None or not stream.isatty():
         yield
@@ -56,7 +56,7 @@ def told(title: str) -> Iterator[None]:
 
 
 def detail(text: str) -> None:
-    """Which part of what is told of is being done now."""
+    """Set the part of the operation that is running."""
     if _LINES:
         _LINES[-1].detail = text
 
@@ -65,7 +65,8 @@ def _tell(stream: TextIO, line: _Line, done: threading.Event) -> None:
     start = time.monotonic()
     shown = False
     while not done.wait(STEP if shown else AFTER):
-        if _LINES[-1:] != [line]:  # another one is within this one, and is shown
+        # an inner block is shown instead
+        if _LINES[-1:] != [line]:
             continue
         shown = True
         stream.write(_ERASE + line.text(time.monotonic() - start))

@@ -1,8 +1,8 @@
-"""GRAFTJIT_TRACE: each event of a process as a line of JSON.
+"""GRAFTJIT_TRACE: writes each event of a process as a line of JSON.
 
-In: events, as they happen. Out: `graftjit-PID.jsonl` in the folder that the option names. The first line says which
-version wrote it; each line is flushed, so that a crash loses nothing. At the end of the process come the totals (calls, times)
-that a report adds. `report.trace_file` reads it.
+In: events, as they happen. Out: `graftjit-PID.jsonl` in the folder of the option. The first line
+contains the version that wrote it. Each line is flushed, so that a crash loses nothing. At exit the
+totals (calls, times) of a report are added. `runtime.report.trace_file` reads the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class TraceFile:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.pid = os.getpid()
-        self._stream = open(folder / f"graftjit-{self.pid}.jsonl", "a", encoding="utf-8")  # noqa: SIM115 (kept open)
+        self._stream = open(  # noqa: SIM115 (kept open)
+            folder / f"graftjit-{self.pid}.jsonl", "a", encoding="utf-8"
+        )
         self._line(_header())
 
     def write(self, event: events.Event) -> None:
@@ -41,7 +43,7 @@ class TraceFile:
 
 
 def _plain(value: Any) -> Any:
-    """A graph as its nodes and its text, anything else that JSON does not know as it is printed."""
+    """A graph as its nodes and text; any other value that JSON lacks as `str`."""
     if type(value) is events.Sketch:
         return {"nodes": [dataclasses.asdict(node) for node in value.nodes], "text": value.text}
     return str(value)

@@ -1,5 +1,5 @@
-"""The executor: programs become native steps, and their Python mirror.
+"""The executor: lowers programs to native steps, and runs them.
 
-In: a `ProgramSpec`. Out: a native program, or one that runs in Python.
+In: a `ProgramSpec`. Out: a native program, or its plain-Python mirror.
 Open first: `lower.py`.
 """

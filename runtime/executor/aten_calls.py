@@ -1,9 +1,10 @@
 """ATen operators as C++ calls: the symbol of `at::_ops::NAME::call` and the words of its arguments.
 
-`plan(op, args, kwargs)` reads the operator's schema and gives the tuple that the native executor calls by
-(runtime/native/executor/aten_call.cpp), or None where the operator, a type or the machine does not allow it: then the
-executor makes a prepared Python call. Names follow the Itanium C++ ABI's mangling with its substitutions, words the
-System V x86-64 calling convention. A wrong guess of a signature finds no symbol, so it cannot be called.
+`plan(op, args, kwargs)` reads the operator's schema and returns the tuple by which the native
+executor calls it (runtime/native/executor/aten_call.cpp). It returns None where the operator, a
+type or the machine is unsupported; then the executor makes a prepared Python call. Names follow the
+name mangling of the Itanium C++ ABI with its substitutions, and words the System V x86-64 calling
+convention. A wrongly guessed signature has no symbol, so it is never called.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from ..program.registers import Registers
 
 SUPPORTED = sys.platform.startswith("linux") and platform.machine() == "x86_64"
 
-# Word kinds, as `enum class Word` of operator.h.
+# Word kinds, as in `enum class Word` of aten_call.h.
 CONSTANT, HANDLE, BLOB, COPIED, OPTIONAL_TENSOR, LIST_DATA, LIST_STRUCT, NUMBER = range(8)
 NOTHING, REFERENCE, VALUES = range(3)
 
 
 class NotNative(Exception):
-    """This call has no native form."""
+    """The call has no native form."""
 
 
-# --- mangled names -----------------------------------------------------------------------------------------
+# --- mangled names --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Cpp:
-    """A C++ type: a builtin's letter, or a name in a namespace with template arguments, under `wraps`
-    ("RK" for a reference to const, "R" for a reference)."""
+    """A C++ type: the letter of a builtin type, or a name in a namespace with template arguments.
+    `wraps` is "RK" for a reference to const, "R" for a reference."""
 
     name: str
     scope: str = ""
@@ -62,7 +63,7 @@ def _optional(inner: Cpp, wraps: str = "") -> Cpp:
 
 
 class Mangler:
-    """Writes parameter types after a function's name, with the ABI's substitutions."""
+    """Appends mangled parameter types to a function's name, with the ABI's substitutions."""
 
     def __init__(self, owner: str) -> None:
         self.seen: dict[Any, int] = {"at": 0, "at::_ops": 1, f"at::_ops::{owner}": 2}
@@ -119,14 +120,17 @@ class Mangler:
         return "I" + "".join(self._write(arg) for arg in cpp.args) + "E" if cpp.args else ""
 
 
-# --- words -------------------------------------------------------------------------------------------------
+# --- words ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Call:
-    """One call under construction. An argument takes integer registers while they last, then the stack; a
-    value of two words goes wholly to one of them. Expressions become registers: words of kind NUMBER, `patches` of
-    the constant bytes, `reals` among the doubles."""
+    """One call under construction.
+
+    An argument is passed in integer registers while there are free ones, then on the stack. A value
+    of two words is never split between them. Expressions become numbers read from registers of the
+    program: words of kind NUMBER, `patches` of the constant bytes, and `reals` among the doubles.
+    """
 
     free: int
     numbers: Registers | None = None
@@ -156,7 +160,8 @@ class Call:
         return self.numbers.of(number)  # type: ignore[union-attr]
 
     def packed(self, form: str, *values: Any) -> int:
-        """A blob of values of 8 bytes each at their places in `form`; expressions are filled in at each call."""
+        """A blob of 8-byte values laid out by `form`. Expressions in it are filled in at each
+        call."""
         plain = [0 if isinstance(value, Expr) else value for value in values]
         at = self.blob(struct.pack(form, *plain) or b"\0" * 8)
         for place, value in enumerate(values):
@@ -179,7 +184,7 @@ class Call:
         self.doubles.append(value)
 
 
-# One way to pass a schema type: the C++ type, and what puts a value into a call.
+# A method of passing a schema type: the C++ type, and a function that adds a value to a call.
 Way = tuple[Cpp, Callable[[Call, Any], None]]
 
 
@@ -207,7 +212,8 @@ def _integers(call: Call, values: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _scalar(call: Call, value: Any, end: str = "") -> int:
-    """A blob of a c10::Scalar: its tag, and at 16 the value; `end`: the form of what follows, an engaged optional."""
+    """A blob of a c10::Scalar: the tag at 0, the value at 16. `end` is the struct format of the
+    flag of an engaged optional."""
     if isinstance(value, Expr):
         tag, letter = (0, "d") if value.kind == "float" else (1, "q")
         return call.packed(f"qq{letter}8x{end}", tag, 0, value, *[True] * bool(end))
@@ -267,7 +273,7 @@ def _pass_ints(call: Call, value: Any) -> None:
 
 
 def _pass_optional_ints(call: Call, value: Any) -> None:
-    """Three words, so always on the stack."""
+    """Three words, so they are always on the stack."""
     if value is None:
         call.constant(0, 0, 0)
     else:
@@ -286,7 +292,8 @@ def _pass_float(call: Call, value: Any) -> None:
 
 
 def _pass_optional_float(call: Call, value: Any) -> None:
-    """One float register and one integer register; without those, both words on the stack."""
+    """One float register and one integer register; if either is used up, both words on the
+    stack."""
     number = 0.0 if value is None else _real(value)
     if call.free and len(call.doubles) < 8:
         call.double(number)
@@ -382,7 +389,7 @@ def _pass_string(call: Call, value: Any) -> None:
 
 
 def _pass_optional_string(call: Call, value: Any) -> None:
-    """Three words, so always on the stack."""
+    """Three words, so they are always on the stack."""
     if value is None:
         call.constant(0, 0, 0)
     else:
@@ -402,7 +409,7 @@ _STRING = Cpp("basic_string_view", "std", (Cpp("c"), Cpp("char_traits", "std", (
 _INTS = _c10("ArrayRef", Cpp("l"))
 _SYMINTS = _c10("ArrayRef", SYMINT)
 
-# Schema type (as printed, sizes left out) -> the ways to pass it, in the order to try them.
+# Schema type (as printed, without sizes) -> methods of passing it, tried in this order.
 WAYS: dict[str, tuple[Way, ...]] = {
     "Tensor": ((Cpp("Tensor", "at", (), "RK"), _pass_tensor),),
     "Tensor(a!)": ((Cpp("Tensor", "at", (), "R"), _pass_tensor),),
@@ -441,8 +448,11 @@ WAYS: dict[str, tuple[Way, ...]] = {
 
 @functools.cache
 def schema_types(op: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The types of the arguments and results of an operator, as keys of `WAYS`. Read from the schema's text:
-    the typed form does not tell SymInt from int."""
+    """The types of an operator's arguments and results, as keys of `WAYS`.
+
+    They are parsed from the schema's text, since the typed form does not distinguish SymInt from
+    int.
+    """
     text = str(op._schema)
     arguments, results = text[text.index("(") :].rsplit(" -> ", 1)
     return _types(arguments), _types(results if results.startswith("(") else f"({results})")
@@ -467,7 +477,7 @@ def _type_name(part: str) -> str:
 
 
 def bound_values(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """The operator's arguments in schema order, defaults filled in."""
+    """The operator's arguments in schema order, with defaults."""
     for place, argument in enumerate(op._schema.arguments):
         if place < len(args):
             yield args[place]
@@ -479,8 +489,11 @@ def bound_values(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
 
 @functools.cache
 def usable(left_out: bool) -> bool:
-    """Whether C++ entry points give what Python gives, for one operator of each way of passing that rests on the
-    layout of a class: numbers, optional values, lists, strings, several results."""
+    """Whether C++ entry points agree with Python.
+
+    One operator is tested for each method of passing that depends on the layout of a class:
+    numbers, optionals, lists, strings, several results.
+    """
     if left_out or not SUPPORTED:
         return False
     a = torch.arange(1.0, 13.0, device="cpu").reshape(3, 4)
@@ -521,7 +534,8 @@ def _with_slots(value: Any) -> Any:
 def plan(
     op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Registers | None = None
 ) -> tuple[Any, ...] | None:
-    """What the native executor calls the operator by; None if it has no native form. `numbers`: for expressions."""
+    """What the native executor calls the operator by; None if it has no native form. `numbers`: for
+    expressions."""
     if not SUPPORTED or op.namespace != "aten":
         return None
     arguments, results = schema_types(op)

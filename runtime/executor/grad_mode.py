@@ -1,7 +1,9 @@
-"""Operators that ask for the grad mode beside their arguments: what they keep for their backward they make only where it is on.
+"""Operators whose results depend on the grad mode: they save tensors for their backward only if it
+is on.
 
-Programs run with it off, for the graph has its own backward. `saves(step)`: does the graph read what the operator keeps?
-Then it is called by `keeping(op)`: with the grad mode on and autograd left out, so that it records nothing.
+Programs run with grad mode off, since the graph contains its own backward. Where the graph reads a
+saved tensor (`saves(step)`), the operator is called through `keeping(op)`: with grad mode on and
+below autograd, so that autograd records nothing.
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ import torch
 
 from ..program.program import Aten
 
-# operator -> the result that is for its backward
+# operator -> index of the result that it saves for its backward
 _KEPT = {"aten.mkldnn_rnn_layer.default": 3}
 
 
 def saves(step: Aten) -> bool:
-    """See the module's docstring."""
+    """Whether the graph reads the tensor that the operator saves for its backward."""
     place = _KEPT.get(str(step.op))
     return place is not None and step.results[place] is not None
 
 
 def keeping(op: Any) -> Callable[..., Any]:
-    """The operator, as it is called with gradients asked for."""
+    """The operator, called with grad mode on and below autograd."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():

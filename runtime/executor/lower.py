@@ -1,8 +1,9 @@
-"""From a `ProgramSpec` to a callable: the native executor, or the plain-Python mirror of it.
+"""Lowering from a `ProgramSpec` to a callable: the native executor, or its plain-Python mirror.
 
-`load(spec)` is what codegen calls. The native `Program` asks `lower(spec)` for its steps as plain tuples; the
-mirror, `PythonProgram`, runs the same spec by torch calls and ctypes, where a native route is missing and in tests
-that hold the two against each other. Both take n_inputs tensors and return a tuple of outputs.
+Codegen calls `load(spec)`. The native `Program` calls `lower(spec)` for its steps as plain tuples.
+The mirror, `PythonProgram`, runs the same spec with torch calls and ctypes. It serves where a
+native route is missing, and in tests that compare the two. Both take n_inputs tensors and return a
+tuple of outputs.
 """
 
 from __future__ import annotations
@@ -41,27 +42,30 @@ from .grad_mode import keeping, saves
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
 
-NEVER = 2**31 - 1  # no step of a program
+NEVER = 2**31 - 1  # greater than the number of any step
 
 Program = Callable[..., tuple[torch.Tensor, ...]]
 Mirror = Callable[[list[Any], Any], None]
 
 
 def load(spec: ProgramSpec) -> Program:
-    """The callable for a spec. `keep` of its launches stays alive as long as it. Kernels of a GPU are made ready on
-    their devices: BuildError where that cannot be."""
+    """The callable for a spec. It keeps the `keep` objects of its launches alive. GPU kernels are
+    loaded on their devices; raises BuildError if that fails."""
     device_steps.prepare(spec)
     if _native.tensor_routes()["executor"] == "native" and _reachable(spec):
         try:
             return _native.Program(spec)
         except NotNative:
-            pass  # an expression that has no native form
+            pass  # an expression without a native form
     return PythonProgram(spec)
 
 
 def _reachable(spec: ProgramSpec) -> bool:
-    """The C shim has numbers for every dtype and device that the program allocates, and versions can be moved
-    where kernels write to what others see."""
+    """Whether the native executor can run the steps.
+
+    The C shim must have numbers for every allocated dtype and device. If kernels write to inputs,
+    version counters must be accessible.
+    """
     for step in spec.steps:
         writes = isinstance(step, Launch | DeviceLaunch) and step.writes
         if writes and not _native.has_symbol(_BUMP_VERSION):
@@ -76,11 +80,11 @@ def _reachable(spec: ProgramSpec) -> bool:
     return True
 
 
-# --- operands ----------------------------------------------------------------------------------------------
+# --- operands -------------------------------------------------------------------------------------
 
 
 def slots_of(value: Any) -> Iterator[int]:
-    """The slots named in an operand, in order."""
+    """The slots in an operand, in order."""
     if isinstance(value, Slot):
         yield value.index
     elif isinstance(value, (tuple, list)):
@@ -92,7 +96,7 @@ def slots_of(value: Any) -> Iterator[int]:
 
 
 def _as_results(value: Any) -> tuple[Any, ...]:
-    """What an operator returned, as a tuple of results."""
+    """An operator's return value as a tuple of results."""
     if value is None:
         return ()
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -101,9 +105,12 @@ def _as_results(value: Any) -> tuple[Any, ...]:
 def call_form(
     step: Aten,
 ) -> tuple[Callable[..., tuple[Any, ...]], tuple[int, ...], tuple[Any, ...]]:
-    """A call of the operator as a function of tensors, the slots of those, and the expressions whose numbers it
-    takes after them. The function is made of text, `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that a
-    call costs little more than the operator."""
+    """The operator call as a function of tensors; the slots of these tensors; and the expressions
+    whose values are passed after them.
+
+    The function is compiled from text, `lambda t3, t4: results(op(t3, [c0, t4], dim=c1))`, so that
+    the call has little overhead over the operator.
+    """
     slots = tuple(dict.fromkeys(slots_of((step.args, step.kwargs))))
     op = keeping(step.op) if saves(step) else step.op
     names: dict[str, Any] = {"op": op, "results": _as_results}
@@ -118,7 +125,7 @@ def call_form(
 
 
 def _written(value: Any, names: dict[str, Any], numbers: dict[Expr, str]) -> str:
-    """An operand as text; what is no slot becomes a name of `names` or, an expression, of `numbers`."""
+    """An operand as text. Constants become names in `names`, expressions names in `numbers`."""
     if isinstance(value, Slot):
         return f"t{value.index}"
     if isinstance(value, Expr):
@@ -145,39 +152,51 @@ def view_form(step: View) -> Callable[..., tuple[torch.Tensor]]:
     return call
 
 
-# --- lowering to the native executor ---------------------------------------------------------------------------
+# --- lowering to the native executor --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Lowering:
-    """What the steps of one program are lowered with: see `plain_views`, and the registers of its expressions."""
+    """Context for lowering the steps of one program: slots of plain views (see `plain_views`), and
+    the registers of its expressions."""
 
     plain: set[int]
     numbers: Registers
 
 
 def lower(spec: ProgramSpec) -> tuple[Any, ...]:
-    """What `_native.Program` reads: (inputs, number inputs, slots, arena, register of its size or -1, steps, outputs,
-    constants, numbers, labels, the first step that writes to inputs)."""
+    """The tuple that `_native.Program` reads: (inputs, number inputs, slots, arena, register of the
+    arena's size or -1, steps, outputs, constants, numbers, labels, first step that writes to
+    inputs)."""
     to = _Lowering(plain_views(spec), Registers(spec.symbols))
     steps = tuple(_LOWER[type(step)](step, to) for step in spec.steps)
     symbolic = is_symbolic(spec.arena)
     arena, register = (0, to.numbers.of(spec.arena)) if symbolic else (spec.arena, -1)
     return (
-        spec.n_inputs, spec.n_numbers, spec.n_slots, arena, register, steps, spec.outputs,
-        dict(spec.constants), to.numbers.lowered(), labels(spec), first_write(spec),
-    )  # fmt: skip
+        spec.n_inputs,
+        spec.n_numbers,
+        spec.n_slots,
+        arena,
+        register,
+        steps,
+        spec.outputs,
+        dict(spec.constants),
+        to.numbers.lowered(),
+        labels(spec),
+        first_write(spec),
+    )
 
 
 def labels(spec: ProgramSpec) -> tuple[str | None, ...]:
-    """What ranges of `torch.profiler` are called: the program's, then each step's, None for what computes nothing."""
+    """Labels of the ranges of `torch.profiler`: that of the program, then one per step, None for
+    steps that compute nothing."""
     names = iter(spec.names)
     each = [next(names, "") or None if type(step) in COMPUTES else None for step in spec.steps]
     return (f"graftjit: {spec.name}", *each)
 
 
 def first_write(spec: ProgramSpec) -> int:
-    """The number of the first step that may write to an input or a constant, or to a view of one."""
+    """The index of the first step that may write to an input, a constant, or a view of one."""
     outside = {*range(spec.n_inputs), *spec.constants}
     for at, step in enumerate(spec.steps):
         if isinstance(step, Launch | DeviceLaunch):
@@ -197,8 +216,11 @@ def first_write(spec: ProgramSpec) -> int:
 
 
 def plain_views(spec: ProgramSpec) -> set[int]:
-    """Slots of views that nobody can tell from a mere alias of the memory: no output is made of them and no
-    operator writes to them, so sharing the version counter and `_base` with their base does not matter."""
+    """Slots of views that can be represented as a mere alias of memory.
+
+    No output is made of such a view and no operator writes to it, so it does not matter that it
+    shares version counter and `_base` with its base.
+    """
     follows: dict[int, set[int]] = {}
     wanted = {slot for at, slot in enumerate(spec.outputs) if at not in spec.joined}
     for step in spec.steps:
@@ -216,8 +238,8 @@ def plain_views(spec: ProgramSpec) -> set[int]:
 
 
 def _note_aliases(step: Aten, follows: dict[int, set[int]], wanted: set[int]) -> None:
-    """An operator's results may be views of the operands that its schema marks; what it writes is wanted.
-    Operators that may return an operand itself without saying so are taken to alias all of them."""
+    """Note that results may be views of the operands that the schema marks, and which operands are
+    written to. Operators tagged as silently aliasing may alias or write any operand."""
     results = {slot for slot in step.results if slot is not None}
     schema = step.op._schema
     silent = torch.Tag.maybe_aliasing_or_mutating in step.op.tags
@@ -262,8 +284,11 @@ def _lower_alloc(step: Alloc, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
 
 
 def _alloc_plan(step: Alloc, to: _Lowering) -> tuple[Any, ...] | None:
-    """On a GPU the operator itself is called: memory that is used up is a common case there, to be met with an exception
-    at once. The C shim writes to stderr (torch 2.11) and says no more than that it failed; all it is faster for is the CPU."""
+    """A plan to call the allocation operator itself on a GPU.
+
+    Out-of-memory is common there and must raise at once, whereas the C shim (torch 2.11) writes to
+    stderr and reports only that it failed. The shim is faster on the CPU.
+    """
     if step.device.type == "cpu" or not operators.usable("operators" in SESSION.left_out):
         return None
     kwargs = {"dtype": step.dtype, "device": step.device}
@@ -336,7 +361,7 @@ _LOWER: dict[type, Callable[[Any, _Lowering], tuple[str, tuple[Any, ...]]]] = {
 }
 
 
-# --- the mirror --------------------------------------------------------------------------------------------
+# --- the mirror -----------------------------------------------------------------------------------
 
 
 def _empty(step: Alloc, shape: Any = None, stride: Any = None) -> torch.Tensor:
@@ -345,14 +370,14 @@ def _empty(step: Alloc, shape: Any = None, stride: Any = None) -> torch.Tensor:
 
 
 class PythonProgram:
-    """The executor in plain Python: the same steps, one torch call or ctypes call each."""
+    """The executor in plain Python: the same steps, each as one torch or ctypes call."""
 
     def __init__(self, spec: ProgramSpec) -> None:
         self.spec = spec
         self._steps = [] if spec.symbols else [_MIRROR[type(step)](step) for step in spec.steps]
 
     def _steps_of(self, inputs: Sequence[Any]) -> list[Mirror]:
-        """The steps of one call: of a symbolic program, with this call's numbers in place."""
+        """The steps of one call. Those of a symbolic program get this call's numbers."""
         if not self.spec.symbols:
             return self._steps
         values = values_of(self.spec.symbols, inputs)
@@ -382,7 +407,8 @@ class PythonProgram:
             if not isinstance(value, torch.Tensor):
                 raise TypeError(f"input {number} of a program is no tensor: {type(value)}")
         steps = self._steps_of(inputs)
-        trouble = ctypes.c_int32(0)  # in a slot of its own, the last one
+        # The flag of kernels that failed has a slot of its own, the last one.
+        trouble = ctypes.c_int32(0)
         slots: list[Any] = [*tensors, *[None] * (spec.n_slots - spec.n_inputs), trouble]
         for slot, constant in spec.constants.items():
             slots[slot] = constant
@@ -399,7 +425,7 @@ class PythonProgram:
 
 @contextlib.contextmanager
 def _ambient_off(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Autocast off, and grad mode where a gradient could be wanted: see AmbientOff in ambient.h."""
+    """Disable autocast, and grad mode if an input requires a gradient: see autograd_scope.h."""
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch._C.is_autocast_enabled(device):
@@ -411,7 +437,7 @@ def _ambient_off(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
 
 
 def _plain(step: Any, values: dict[str, Any]) -> Any:
-    """The same step with numbers for expressions."""
+    """The same step with numbers in place of expressions."""
     changed = {
         one.name: evaluate(before, values)
         for one in fields(step)
@@ -456,7 +482,8 @@ def _mirror_launch(step: Launch) -> Mirror:
 
 
 def _move_versions(writes: Sequence[int], slots: list[Any]) -> None:
-    for slot in writes:  # writes nothing, moves the version or refuses
+    # Writes no element, but increments the version counter or raises.
+    for slot in writes:
         torch.as_strided(slots[slot], (0,), (1,)).zero_()
 
 

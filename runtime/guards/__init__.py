@@ -1,6 +1,6 @@
-"""Guards: the conditions under which an entry holds.
+"""Guards: the conditions under which a cache entry may answer a call.
 
 In: guard rows with the source of each value. Out: a native guard program, its mirror in Python, and
-texts of what failed.
+texts that explain a failed guard.
 Open first: `rows.py`.
 """

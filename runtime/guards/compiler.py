@@ -1,8 +1,8 @@
-"""Compiling guard rows to a native guard program.
+"""Compiler from guard rows to a native guard program.
 
-In: an entry's rows, the sources whose values its program takes as inputs, and the code object whose frames they
-are about. Out: a `_native.GuardProgram`. Each source becomes one register, loaded once, just before the first row
-that walks through it; rows that say the same are checked once. Called by capture when it makes an entry.
+In: an entry's rows, the sources whose values its program takes as inputs, and the code object of
+the guarded frames. Out: a `_native.GuardProgram`. Each source becomes one register, which is loaded
+once, just before the first row that needs it. Equal rows are checked once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _native.set_known_types(torch.Size, torch.device, tuple(ARRAY_SCALARS))
 
 
 def _split_dicts_are_watched() -> bool:
-    """Whether a store to an attribute is seen in the instance's dict while both share the values: not so in CPython
-    3.13.0, for stores that the interpreter has specialised (cpython#125608)."""
+    """Whether dict watchers see attribute stores while the instance dict and the object share
+    values.
+
+    CPython 3.13.0 does not report stores that the interpreter has specialised (cpython#125608).
+    """
 
     class Probe:
         def __init__(self) -> None:
@@ -50,9 +53,8 @@ def _split_dicts_are_watched() -> bool:
 
 _native.trust_split_dicts(_split_dicts_are_watched())
 
-Instruction = tuple[
-    str, int, int, int, Any
-]  # operation, row, register to fill, source register, constant
+# operation, row, register to fill, source register, constant
+Instruction = tuple[str, int, int, int, Any]
 
 NO_REGISTER = -1
 
@@ -60,8 +62,11 @@ NO_REGISTER = -1
 def compile_rows(
     rows: Sequence[Row], inputs: Sequence[Source], code: types.CodeType
 ) -> _native.GuardProgram:
-    """The native program of these rows. `check` gives -1 or the index in `rows` of the first that fails;
-    an input that cannot be loaded although all rows hold counts as row `len(rows)`."""
+    """The native program of these rows.
+
+    `check` returns -1, or the index in `rows` of the first row that fails. An input that cannot be
+    loaded although all rows hold counts as row `len(rows)`.
+    """
     compiler = _Compiler(code)
     for index, row in enumerate(rows):
         compiler.add_row(index, row)
@@ -83,7 +88,7 @@ class _Compiler:
         return len(self._registers)
 
     def register(self, row: int, source: Source | None) -> int:
-        """The register of a source, with the loads that fill it added on behalf of `row`."""
+        """The register of a source. Loads that fill it are emitted as part of `row`."""
         if source is None:
             return NO_REGISTER
         known = self._registers.get(source)
@@ -127,12 +132,15 @@ class _Compiler:
 
 
 def _position(name: str, names: Sequence[str]) -> int:
-    """The index of a name; -1 makes a load that always fails."""
+    """The index of a name, or -1, which makes a load that always fails."""
     return names.index(name) if name in names else -1
 
 
 def _sameness(kind: str, source: int, expected: Any) -> tuple[Any, ...]:
-    """A key under which two rows are one: only kinds whose expected value is compared without user code."""
+    """A key that is equal for rows that check the same condition.
+
+    Values are compared only for kinds that need no user code; all others go by identity.
+    """
     if kind in ("same", "distinct", "apart") or type(expected) in (str, int):
         return (kind, source, type(expected), expected)
     return (kind, source, id(expected))

@@ -1,9 +1,10 @@
-"""What has been seen to vary between the calls of one code object, and therefore becomes symbolic.
+"""Evidence of sizes and numbers that vary between calls of one code object and become symbolic.
 
-In: at each miss, the rows of the entries there are and the frame that missed. Out: answers to capture: which
-dimensions of the tensor at a source vary (two sizes are enough), whether the number there does (three values), or what
-the program itself said (`jit(dynamic=...)`, `graftjit.mark_dynamic`, `graftjit.mutable`). 0 and 1 never count: they
-specialise. Parameters keep their sizes.
+In: at each miss, the rows of the existing entries and the frame that missed. Out: for capture,
+which dimensions of a tensor are symbolic (after two different sizes) and whether a number is
+symbolic (after three values). The program may decide this itself (`jit(dynamic=...)`,
+`graftjit.mark_dynamic`, `graftjit.mutable`). The values 0 and 1 are always specialised. Parameters
+keep their sizes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from ..safe_access import MISSING
 from .rows import Row, TensorSpec
 from .sources import Source
 
-MARK = "_graftjit_dynamic"  # the attribute in which `mark_dynamic` leaves dimensions
-VALUES = 3  # of a number that are evidence
-CONDITIONS = (
-    4  # on tensor data, of one code object, that may come out both ways and have an entry each time
-)
-LIMIT = (1 << 31) - 1  # of symbolic whole numbers: what follows from them is to stay within 64 bits
+MARK = "_graftjit_dynamic"  # attribute of a tensor: the dimensions that `mark_dynamic` named
+VALUES = 3  # so many different values make a number symbolic
+# Limit of conditions on tensor data per code object for which both truths are compiled.
+CONDITIONS = 4
+# Limit of symbolic integers: results computed from them should stay within 64 bits.
+LIMIT = (1 << 31) - 1
 
 
 class Variation:
@@ -31,17 +32,18 @@ class Variation:
 
     def __init__(self, dynamic: bool | None = None, plain: bool = False) -> None:
         self.dynamic = dynamic
-        self.plain = plain  # nothing is symbolic, whatever was seen or said
-        # By source and number of dimensions: a dimension -> two sizes seen; the dimensions of strides.
+        self.plain = plain  # no size is symbolic, even if observed or requested
+        # Keys: source and number of dimensions. Values: two observed sizes of each dimension; the
+        # dimensions whose strides varied.
         self._sizes: dict[tuple[Source, int], dict[int, tuple[int, int]]] = {}
         self._strides: dict[tuple[Source, int], set[int]] = {}
         self._values: dict[Source, set[tuple[str, str]]] = {}
         self._marked: set[Source] = set()
-        # By question to tensor data, in words: the outcomes there were.
+        # Keys: a condition on tensor data, as text. Values: its observed outcomes.
         self._outcomes: dict[Any, set[tuple[str, str]]] = {}
 
     def observe(self, entries: Iterable[Iterable[Row]], read: Any) -> None:
-        """Compare what entries hold their tensors and numbers to with what is there now."""
+        """Compare the tensors and numbers that entries expect with those of the missed frame."""
         if self.dynamic is False:
             return
         for rows in entries:
@@ -59,18 +61,22 @@ class Variation:
                         known |= {_bits(row.expected), _bits(now)}
 
     def mark(self, source: Source) -> None:
-        """The number there is known to vary, before it was seen to."""
+        """Treat the number at `source` as one that varies, without evidence."""
         self._marked.add(source)
 
     def plainly(self) -> Variation:
-        """The same where nothing is symbolic."""
+        """A copy for which nothing is symbolic."""
         made = Variation(dynamic=False, plain=True)
         made._outcomes = self._outcomes
         return made
 
     def answered(self, question: Any, outcome: Any) -> bool:
-        """Note an outcome of a question to tensor data. Whether an entry may be made for it: for both truths of a few
-        conditions, for some of the values of a whole number, and for one of a float."""
+        """Note an outcome of a condition on tensor data, and say whether an entry may be made for
+        it.
+
+        Entries are made for both truths of the first few conditions, for a few values of an
+        integer, and for one value of a float.
+        """
         seen = self._outcomes.setdefault(question, set())
         if len(seen) <= VALUES:
             seen.add(_bits(outcome))
@@ -80,7 +86,7 @@ class Variation:
         return len(seen) < 2 or question in both[:CONDITIONS]
 
     def forget_dead(self) -> None:
-        """Let go of what was seen on paths that began with an object that is gone."""
+        """Drop evidence about sources that begin with an object that no longer exists."""
         self._sizes = {key: seen for key, seen in self._sizes.items() if key[0].leads_somewhere}
         self._strides = {key: seen for key, seen in self._strides.items() if key[0].leads_somewhere}
         self._values = {key: seen for key, seen in self._values.items() if key.leads_somewhere}
@@ -116,7 +122,7 @@ class Variation:
         return {dim for dim in found if shape[dim] > 1}
 
     def strides(self, source: Source, rank: int) -> set[int]:
-        """The dimensions of a tensor whose strides were seen to differ."""
+        """The dimensions of a tensor whose strides varied between calls."""
         return set() if self.plain else self._strides.get((source, rank), set())
 
     def number(self, source: Source, value: Any) -> bool:
@@ -131,7 +137,7 @@ class Variation:
         return source in self._marked or len(self._values.get(source, ())) >= VALUES
 
     def why(self, what: str, source: Source, dim: int) -> str:
-        """Why something is symbolic, in words."""
+        """The reason why something is symbolic, as text."""
         known = [
             found[dim] for (of, _), found in self._sizes.items() if of == source and dim in found
         ]

@@ -1,9 +1,9 @@
-"""What of the interpreter's state decides what a captured program means, read in plain Python.
+"""The interpreter and torch state that decides the meaning of a captured program.
 
-`snapshot()` is what a "state" guard row expects, what the guard mirror compares with, and what a report
-names. The native part compares the same facts as one packed image (runtime/native/tensors/interpreter_state.cpp) and falls back
-to this reading. What ATen asks for at run time by itself (thread count, matmul precision, cuDNN benchmarking)
-is not part of it.
+`snapshot()` reads it in plain Python. A "state" guard row expects such a snapshot, the guard mirror
+compares with it, and reports print it. The native part compares the same facts as one packed image
+(runtime/native/tensors/interpreter_state.cpp) and falls back to this reading. Settings that ATen
+reads itself at run time (thread count, matmul precision, cuDNN benchmarking) are not part of it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from ...ir.dataclass import dataclass
 from ...ir.trace.autocast_cache import is_nested
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
-_PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python).raw_repr()  # type: ignore[attr-defined]
+_PYTHON = torch._C.DispatchKeySet(  # type: ignore[attr-defined]
+    torch._C.DispatchKey.Python  # type: ignore[attr-defined]
+).raw_repr()
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
-# Context flags that choose between operators while a program is traced: name, question. torch_state.cpp asks the
-# same ones, in this order.
+# Context flags that choose between operators during tracing: name, getter. interpreter_state.cpp
+# reads the same flags in this order.
 FLAGS = (
     ("deterministic", torch._C._get_deterministic_algorithms),
     ("deterministic (warn only)", torch._C._get_deterministic_algorithms_warn_only),
@@ -35,17 +37,18 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One reading; equal readings mean that a program captured under one may run under the other.
+    """One reading. A program captured under one reading may run under an equal one.
 
-    autocast    (device type, enabled, dtype) for each device type that has autocast here
-    autocast_nested   a block of autocast is open, be it one that switches autocast off: casts of weights are kept
-                until it is left
-    modes       names of the torch-function modes in force, innermost last, with the device of a default device
-    dispatch    names of the dispatch modes in force
-    functorch   (kind, level) of the transform in force, "" and -1 if there is none
-    watched     saved-tensor hooks or anomaly mode are in force: autograd is looked at operator by operator
+    autocast    (device type, enabled, dtype) for each device type with autocast
+    autocast_nested   an autocast block is open (enabled or not), so casts of weights are cached
+                until the outermost block exits
+    modes       names of the active torch-function modes, innermost last, with the device of a
+                default-device mode
+    dispatch    names of the active dispatch modes
+    functorch   (kind, level) of the active transform, or ("", -1)
+    watched     saved-tensor hooks or anomaly mode are active: they observe each autograd node
     flags       names of the context flags that are set
-    include, exclude   this thread's dispatch key sets, raw
+    include, exclude   the raw dispatch key sets of this thread
     """
 
     grad_mode: bool
@@ -68,7 +71,7 @@ class State:
 
     @property
     def plain(self) -> bool:
-        """No mode, transform or tracer is in force: graftjit captures only then."""
+        """Whether no mode, transform or tracer is active: graftjit captures only then."""
         return not (
             self.modes
             or self.dispatch
@@ -82,12 +85,14 @@ class State:
 
     @property
     def unheard(self) -> bool:
-        """Dispatch to Python is off, as within some kernels in Python: a trace would hear of nothing, and its tensors have
-        no memory for a kernel to read."""
+        """Whether dispatch to Python is off, as within some kernels written in Python.
+
+        A trace would then record nothing, and its tensors have no memory that a kernel could read.
+        """
         return bool(self.exclude & _PYTHON)
 
     def difference(self, other: State) -> str:
-        """What another reading has different, for error texts: "grad_mode: True, before False"."""
+        """How another reading differs, for error texts: "grad_mode: True, before False"."""
         pairs = (
             (field.name, getattr(self, field.name), getattr(other, field.name))
             for field in dataclasses.fields(self)
@@ -97,7 +102,7 @@ class State:
 
 
 def snapshot() -> State:
-    """The state in force on this thread now."""
+    """The current state of this thread."""
     return State(
         grad_mode=torch._C.is_grad_enabled(),
         inference_mode=torch._C.is_inference_mode_enabled(),
@@ -126,12 +131,12 @@ def snapshot() -> State:
 
 
 def current_device() -> int:
-    """The CUDA device that "cuda" without a number means on this thread; -1 while CUDA has not begun."""
+    """The current CUDA device of this thread; -1 before CUDA is initialised."""
     return torch.cuda.current_device() if torch.cuda.is_initialized() else -1
 
 
 def autograd_watched() -> bool:
-    """Whether saved-tensor hooks or anomaly mode are in force."""
+    """Whether saved-tensor hooks or anomaly mode are active."""
     return torch.is_anomaly_enabled() or _top_hooks(True) is not None
 
 
@@ -146,7 +151,7 @@ def _function_modes() -> tuple[str, ...]:
 
 
 def _torch_function() -> str:
-    """ "" as usual; else which part of `__torch_function__` is switched off."""
+    """ "" by default; else which part of `__torch_function__` is disabled."""
     if torch._C._is_torch_function_all_disabled():
         return "all disabled"
     return "" if torch._C._is_torch_function_enabled() else "subclasses disabled"

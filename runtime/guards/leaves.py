@@ -1,7 +1,7 @@
-"""What a guard reads of a leaf of autograd's graph: its gradient, and whether anybody has hung a hook on it.
+"""Gradient and hooks of an autograd leaf, as guards read them.
 
-In: a plain tensor. The C code of its class answers; no code of the user's runs. Read by the mirror and by capture; the
-native guard program reads the same fields.
+In: a plain tensor. The C fields of its class are read, so no user code runs. The mirror and capture
+use this module; the native guard program reads the same fields.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def gradient(tensor: Any) -> Any:
-    """`.grad` of a leaf, a tensor or None."""
+    """`.grad` of a leaf: a tensor or None."""
     return _field(tensor, "grad")
 
 
 def hooked(tensor: Any) -> bool:
-    """Whether something is called when the tensor's gradient is there."""
+    """Whether the tensor has hooks that run when its gradient is computed."""
     return any(bool(_field(tensor, name)) for name in _HOOKS)
 
 

@@ -1,9 +1,9 @@
-"""The plain-Python mirror of the native guard program, and the words for a guard that failed.
+"""The plain-Python mirror of the native guard program, and the texts for a failed guard.
 
-In: the rows of an entry and a view of a frame. Out: -1, or the index of the first row that does not hold;
-and (now, before) texts for that row. It walks sources and checks rows exactly as `runtime.guards.sources` and
-`runtime.guards.rows` state their laws, and runs no user code. The native program must agree: under
-GRAFTJIT_CHECK=1 `check_verdict` is called after each of its verdicts.
+In: the rows of an entry and a view of a frame. Out: -1, or the index of the first row that fails,
+and (now, before) texts for that row. The mirror walks sources and checks rows as
+`runtime.guards.sources` and `runtime.guards.rows` define them, and runs no user code. Under
+GRAFTJIT_CHECK=1 `check_verdict` compares each native verdict with it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from .weak_ref import Gone, given
 
 @dataclass(frozen=True, slots=True)
 class FrameView:
-    """What a guard program looks at: the arguments as bound, in the order of co_varnames, the globals and
-    builtins dicts, and the closure tuple (None without free variables)."""
+    """The inputs of a guard program: the bound arguments in the order of co_varnames, the globals
+    and builtins dicts, and the closure tuple (None without free variables)."""
 
     code: types.CodeType
     locals_vector: Sequence[Any]
@@ -65,11 +65,11 @@ class FrameView:
     closure: tuple[Any, ...] | None = None
 
 
-# --- sources -----------------------------------------------------------------------------------------
+# --- sources --------------------------------------------------------------------------------------
 
 _FUNCTION_MEMBERS = frozenset((
-    "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__name__",
-    "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__",
+    "__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__",
+    "__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__",
 ))  # fmt: skip
 _MEMBERS: dict[type, frozenset[str]] = {
     types.FunctionType: _FUNCTION_MEMBERS,
@@ -179,7 +179,7 @@ class Reader:
         self._seen: dict[Source, Any] = {}
 
     def __call__(self, source: Source | None) -> Any:
-        """The value at a source, or MISSING where the path cannot be walked."""
+        """The value at a source, or MISSING where the path does not exist."""
         if source is None:
             return None
         found = self._seen.get(source, self)
@@ -194,11 +194,11 @@ class Reader:
         return found
 
 
-# --- rows --------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
-    """The TensorSpec that a tensor meets now."""
+    """The TensorSpec that describes a tensor as it is now."""
     with torch._C.DisableTorchFunction():
         return TensorSpec(
             type=type(tensor),
@@ -222,7 +222,10 @@ def _meets(value: Any, expected: TensorSpec) -> bool:
     return (
         len(found.shape) == len(expected.shape)
         and len(found.stride) == len(expected.stride)
-        and all(now >= 2 if size is None else now == size for now, size in sizes)  # type: ignore[operator]
+        and all(
+            now >= 2 if size is None else now == size  # type: ignore[operator]
+            for now, size in sizes
+        )
         and all(step is None or now == step for now, step in steps)
         and replace(found, shape=expected.shape, stride=expected.stride) == expected
     )
@@ -245,7 +248,7 @@ _Extent = tuple[torch.device, int, int]
 
 
 def _extent(tensor: Any) -> _Extent | None:
-    """(device, first byte, last byte + 1) of the memory a tensor can touch; None if that is not known."""
+    """(device, first byte, last byte + 1) of the memory a tensor can access; None if unknown."""
     with torch._C.DisableTorchFunction():
         if tensor.layout is not torch.strided:
             return None
@@ -253,14 +256,14 @@ def _extent(tensor: Any) -> _Extent | None:
             start = tensor.data_ptr()
         except RuntimeError:  # a wrapper without storage of its own
             return None
-        if start == 0 or tensor.numel() == 0:  # nothing there to share
+        if start == 0 or tensor.numel() == 0:  # no memory to share
             return (tensor.device, 0, 0)
         reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
         return (tensor.device, start, start + (reach + 1) * tensor.element_size())
 
 
 def _overlap(left: _Extent | None, right: _Extent | None) -> bool:
-    """Whether two tensors may share memory: yes, unless it can be ruled out."""
+    """Whether two tensors may share memory: true unless it can be ruled out."""
     if left is None or right is None:
         return True
     return left[0] == right[0] and left[1] < right[2] and right[1] < left[2]
@@ -285,15 +288,13 @@ def _apart(value: Any, sources: tuple[Source, ...], read: Reader) -> bool:
 
 
 def _state() -> Any:
-    from . import (
-        interpreter_state as state,  # beside the native part; not needed for anything else here
-    )
+    from . import interpreter_state as state  # lazy: the native part does not need it
 
     return state.snapshot()
 
 
 def _history(tensor: torch.Tensor) -> str:
-    from . import tensor_access as tensors  # beside the native part
+    from . import tensor_access as tensors  # lazy: the native part does not need it
 
     return tensors.history(tensor)
 
@@ -350,13 +351,13 @@ _CHECKS: dict[str, Check] = {
 
 
 def holds(row: Row, read: Reader) -> bool:
-    """Whether one row holds; a source that cannot be walked is a row that does not."""
+    """Whether one row holds. A row whose source cannot be read does not."""
     value = read(row.source)
     return value is not MISSING and _CHECKS[row.kind](value, row.expected, read)
 
 
 def mirror(rows: Sequence[Row], frame: FrameView) -> int:
-    """-1 if all rows hold over the frame, else the index of the first that does not."""
+    """-1 if all rows hold for the frame, else the index of the first that fails."""
     read = Reader(frame)
     for index, row in enumerate(rows):
         if not holds(row, read):
@@ -365,7 +366,7 @@ def mirror(rows: Sequence[Row], frame: FrameView) -> int:
 
 
 def _names_the_dead(row: Row) -> bool:
-    """Whether a row is about an object, held weakly, that is gone by now."""
+    """Whether a row refers to a weakly held object that no longer exists."""
     named = list(row.expected) if type(row.expected) is tuple else [row.expected]
     source = row.source
     while source is not None:
@@ -378,7 +379,7 @@ def check_verdict(rows: Sequence[Row], frame: FrameView, native: int) -> None:
     """Raise CheckError if the native guard program's verdict is not the mirror's."""
     ours = mirror(rows, frame)
     if ours == native or (native == -1 and _names_the_dead(rows[ours])):
-        return  # what the native program still found may have been collected since
+        return  # the object may have been collected after the native check
 
     def words(index: int) -> str:
         if index < 0:
@@ -397,7 +398,7 @@ def check_verdict(rows: Sequence[Row], frame: FrameView, native: int) -> None:
     )
 
 
-# --- words -------------------------------------------------------------------------------------------
+# --- words ----------------------------------------------------------------------------------------
 
 _FORMS: dict[str, str] = {
     "type": "type({source}) is {expected}",
@@ -432,10 +433,13 @@ _FORMS: dict[str, str] = {
 }
 
 RECOMPILE_CODES: dict[str, str] = {
-    "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405", "keys": "RC405",
-    "set": "RC405", "element": "RC405", "no_element": "RC405", "no_attr": "RC406", "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406",
-    "no_mro_attr": "RC406", "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407", "device": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408",
-    "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411", "value": "RC412",
+    "type": "RC401", "tensor": "RC402", "equals": "RC403", "is": "RC404", "len": "RC405",
+    "keys": "RC405", "set": "RC405", "element": "RC405", "no_element": "RC405", "no_attr": "RC406",
+    "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406", "no_mro_attr": "RC406",
+    "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407",
+    "device": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408", "history": "RC402",
+    "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
+    "value": "RC412",
 }  # fmt: skip
 
 
@@ -454,7 +458,7 @@ def _show_number(cls: type, low: int | None, high: int | None) -> str:
 
 
 def expected_text(row: Row) -> str:
-    """The expected side of a row, short."""
+    """The expected side of a row, as a short text."""
     expected = given(row.expected)
     if row.kind == "tensor":
         return _show_spec(expected)
@@ -472,13 +476,13 @@ def expected_text(row: Row) -> str:
 
 
 def row_text(row: Row, known: dict[int, str] | None = None) -> str:
-    """A row as one readable condition. `known`: as in `Source.text`."""
+    """A row as one readable condition. `known` is that of `Source.text`."""
     source = None if row.source is None else row.source.text({} if known is None else known)
     return _FORMS[row.kind].format(source=source, expected=expected_text(row))
 
 
 def guard_lines(rows: Sequence[Row]) -> tuple[GuardLine, ...]:
-    """The rows as the records that events and reports carry (texts only)."""
+    """The rows as the text records that events and reports carry."""
     known: dict[int, str] = {}
     paths: dict[int, tuple[str, ...]] = {}
     return tuple(
@@ -494,7 +498,7 @@ def guard_lines(rows: Sequence[Row]) -> tuple[GuardLine, ...]:
 
 
 def explain_failure(row: Row, frame: FrameView) -> tuple[str, str]:
-    """(now, before) of a row that failed: what is there, and what the entry was made for."""
+    """(now, before) of a failed row: the value found, and the value that the entry expects."""
     read = Reader(frame)
     value = read(row.source)
     if value is MISSING:
@@ -507,12 +511,12 @@ def explain_failure(row: Row, frame: FrameView) -> tuple[str, str]:
 
 
 def subject_of(row: Row) -> str:
-    """What a row is about: a source, a condition, or the kind of a row that has neither."""
+    """What a row is about: a source or a condition; else the kind of the row."""
     return row.expected.expression if row.kind == "value" else str(row.source or row.kind)
 
 
 def failure_code(row: Row, frame: FrameView) -> str:
-    """The recompile code (RC...) for a row that failed."""
+    """The recompile code (RC...) of a failed row."""
     found = Reader(frame)(row.source)
     if found is MISSING:
         return "RC409"
@@ -591,14 +595,16 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
 }
 
 _BEFORE: dict[str, str] = {
-    "element": "with it", "no_element": "without it", "no_attr": "absent", "no_item": "absent", "no_global": "absent", "no_class_attr": "absent",
-    "no_mro_attr": "absent", "state": "as captured", "distinct": "distinct", "unhooked": "without hooks", "apart": "a dict of its own", "unbound_cell": "empty",
-    "abc": "not registered", "unhandled": "handling nothing", "mro": "as captured",
+    "element": "with it", "no_element": "without it", "no_attr": "absent", "no_item": "absent",
+    "no_global": "absent", "no_class_attr": "absent", "no_mro_attr": "absent",
+    "state": "as captured", "distinct": "distinct", "unhooked": "without hooks",
+    "apart": "a dict of its own", "unbound_cell": "empty", "abc": "not registered",
+    "unhandled": "handling nothing", "mro": "as captured",
 }  # fmt: skip
 
 
 def _state_change(before: Any, now: Any) -> str:
-    """Which part of the interpreter state differs, as far as the snapshot tells."""
+    """The part of the interpreter state that differs, as far as the snapshot shows it."""
     describe = getattr(
         __import__(f"{__package__}.interpreter_state", fromlist=["interpreter_state"]),
         "describe_change",

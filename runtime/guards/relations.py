@@ -1,9 +1,10 @@
-"""Relations between numbers that an entry reads: sizes and strides of tensors, Python ints and floats.
+"""Relations between numbers that an entry reads: tensor sizes and strides, Python ints and floats.
 
-A `Relation` is what a "relation" row expects: a short program over the numbers at some sources, and a comparison of
-its two results. Capture makes them of `ir.symbolic.shape_env.Relation` (`compiled`); `holds_for` runs one in Python, the native
-guard program in C. Whole numbers are those of 64 bits: a step that leaves them, a division by zero, or a whole number
-that a double cannot hold is a relation that does not hold, in both.
+A `Relation` is the expected value of a "relation" row: a short stack program over the numbers at
+some sources, and a comparison of its two results. Capture builds one from an
+`ir.symbolic.shape_env.Relation` (`compiled`). `holds_for` runs it in Python, the native guard
+program in C. Integers have 64 bits: on overflow, on a division by zero, or where a double cannot
+hold an integer exactly, the relation does not hold in either.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from ...ir.symbolic.expr import Apply, Expr, Sum, Symbol, fold, kind_of
 from ...ir.symbolic.operators import OUTCOMES
 from .sources import Source
 
-# What is read at a source: an exact int or float, or one of a tensor's sizes or strides.
+# Kinds of numbers that are read at a source: an exact int or float, or a size or stride of a
+# tensor.
 READS = ("int", "float", "size", "stride")
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`sources` by position; `reads`: (source's position, one of READS, dimension) a number; `code`: steps of a stack
-    machine over the numbers read, leaving the two sides; `op` compares them and must say `holds`."""
+    """`reads`: (position in `sources`, one of READS, dimension) for each number. `code`: steps of a
+    stack machine over these numbers, which leave the two sides. The comparison `op` of the sides
+    must equal `holds`."""
 
     text: str
     sources: tuple[Source, ...]
@@ -43,7 +46,7 @@ class Relation:
 
 
 def row_name(source: Source, what: str, dim: int) -> str:
-    """How the program would write a number that is read."""
+    """The expression that reads this number in the program."""
     ends = {"size": f".shape[{dim}]", "stride": f".stride({dim})"}
     return f"{source}{ends.get(what, '')}"
 
@@ -55,27 +58,29 @@ def _power(base: float, exponent: float) -> float:
 
 
 INT_STEPS: dict[str, Callable[..., int]] = {
-    "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod, "min": min,
-    "max": max, "abs": abs, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+    "min": min, "max": max, "abs": abs, "and": operator.and_, "or": operator.or_,
+    "xor": operator.xor,
 }  # fmt: skip
 FLOAT_STEPS: dict[str, Callable[..., float]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "neg": operator.neg,
-    "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs, "sqrt": math.sqrt, "pow": _power,
-    "exp": math.exp, "log": math.log, "sin": math.sin,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
+    "neg": operator.neg, "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs,
+    "sqrt": math.sqrt, "pow": _power, "exp": math.exp, "log": math.log, "sin": math.sin,
     "cos": math.cos, "tan": math.tan, "tanh": math.tanh,
 }  # fmt: skip
-WHOLE_STEPS: dict[str, Callable[[float], int]] = {  # the whole number of a float
+# Steps from a float to an integer.
+WHOLE_STEPS: dict[str, Callable[[float], int]] = {
     "int": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round
 }  # fmt: skip
-_ONE = frozenset(
-    {"abs", "neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", *WHOLE_STEPS}
-)  # operand
+# Steps with one operand.
+_ONE = frozenset({"abs", "neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", *WHOLE_STEPS})
 _WHOLE = 1 << 63
-_EXACT = 1 << 53  # whole numbers up to here are doubles
+_EXACT = 1 << 53  # a double holds integers up to this one exactly
 
 
 def can_hold(*sides: Any) -> bool:
-    """Whether a relation between these can be a row: one that holds, by its steps, for the numbers at capture."""
+    """Whether a relation between these sides can be a row: its steps support it, and it can be
+    computed for the numbers at capture."""
 
     def run(op: str, kind: str, *parts: Any) -> Any:
         stack = [_float(part) if kind == "float" else part for part in parts]
@@ -96,7 +101,10 @@ def can_hold(*sides: Any) -> bool:
 
 
 def compiled(relation: Any, where: Callable[[Symbol], tuple[str, Source, int]]) -> Relation:
-    """The row's form of an `ir.symbolic.shape_env.Relation`; `where` gives ("number", "size" or "stride", source, dimension)."""
+    """The row form of an `ir.symbolic.shape_env.Relation`.
+
+    `where` gives ("number", "size" or "stride", source, dimension) of a symbol.
+    """
     sources: list[Source] = []
     reads: list[tuple[int, str, int]] = []
     code: list[tuple[str, Any]] = []
@@ -126,7 +134,7 @@ def compiled(relation: Any, where: Callable[[Symbol], tuple[str, Source, int]]) 
 
 
 def _emit(side: Any, code: list[Any], number: Any, symbol: Any, floats: bool) -> None:
-    """Steps that leave one side, as a float where the comparison is one of floats."""
+    """Emit the steps that leave one side, as a float where the comparison is of floats."""
     kind = _walk(side, code, number, symbol)
     if floats and kind == "int":
         code.append(("to_float", None))
@@ -157,11 +165,11 @@ def _walk(value: Any, code: list[Any], number: Any, symbol: Any) -> str:
 
 
 def _words(text: str, names: dict[str, str]) -> str:
-    """An expression with the program's names for its symbols."""
+    """An expression with the program's names in place of symbols."""
     return re.sub(r"[a-z]\d+", lambda found: names.get(found[0], found[0]), text)
 
 
-# --- in Python ---------------------------------------------------------------------------------------------
+# --- in Python ------------------------------------------------------------------------------------
 
 
 def read_number(value: Any, what: str, dim: int) -> Any:
@@ -198,7 +206,7 @@ def _step(op: str, stack: list[Any]) -> None:
 
 
 def holds_for(relation: Relation, values: Sequence[Any]) -> bool:
-    """Whether it holds for what is at its sources."""
+    """Whether the relation holds for the values at its sources."""
     try:
         numbers = [read_number(values[at], what, dim) for at, what, dim in relation.reads]
         if None in numbers or any(type(n) is int and not -_WHOLE <= n < _WHOLE for n in numbers):

@@ -1,8 +1,9 @@
-"""Sources: where a value came from, as one object that is provenance, guard path and reload code.
+"""Sources: the origin of a value, as provenance, guard path and reload code in one object.
 
-A source is a path from a root of the frame (an argument, a global, a closure cell) through steps that run
-no user code. Capture makes them; guard rows, graph inputs and reports name them; `runtime.guards.rows` evaluates
-them in Python, the native guard program in C, and `capture.bytecode.assembler` emits bytecode that loads them again.
+A source is a path from a root of the frame (an argument, a global, a closure cell) through steps
+that run no user code. Capture makes sources; guard rows, graph inputs and reports name them.
+`runtime.guards.mirror` evaluates them in Python and the native guard program in C.
+`capture.bytecode.assembler` emits bytecode that loads them again.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from .weak_ref import Gone, given
 class Source:
     """One step of a path. `kind` is a key of `KINDS`; `base` is None for roots.
 
-    Hashing and equality go by kind, base and key, with keys compared by type as well as by value (1 is not
-    True), tensors by identity: two equal sources are one guard register.
+    Equality compares kind, base and key. Keys are compared by type and value (1 is not True), and
+    tensors by identity. Equal sources share one guard register.
     """
 
     kind: str
@@ -46,7 +47,8 @@ class Source:
         )
 
     def __hash__(self) -> int:
-        found = self._hash  # paths are long, and are looked up in many tables
+        # Cached: paths are long, and many tables look them up.
+        found = self._hash
         if found is None:
             by_identity = self.kind == "const" or isinstance(self.key, torch.Tensor)
             key = id(_meant(self)) if by_identity else self.key
@@ -56,7 +58,7 @@ class Source:
 
     @property
     def leads_somewhere(self) -> bool:
-        """Whether the fixed object that the path begins with is still there, if it begins with one."""
+        """Whether the fixed object at the root of the path, if there is one, still exists."""
         root = self
         while root.base is not None:
             root = root.base
@@ -66,7 +68,7 @@ class Source:
         return self.text({})
 
     def text(self, known: dict[int, str]) -> str:
-        """As `str`. `known`: the texts of paths that were written before, by id; many begin alike."""
+        """The text of `str`. `known` caches texts by id: many paths have a common prefix."""
         found = known.get(id(self))
         if found is None:
             base = "" if self.base is None else self.base.text(known)
@@ -80,8 +82,10 @@ class Source:
 def steps(
     source: Source, paths: dict[int, tuple[str, ...]], known: dict[int, str]
 ) -> tuple[str, ...]:
-    """The path as the text of each step: ("self", ".layers", "[0]"). `paths`: those that were taken before, by id;
-    `known` as for `Source.text`."""
+    """The path as the texts of its steps: ("self", ".layers", "[0]").
+
+    `paths` caches results by id; `known` is that of `Source.text`.
+    """
     found = paths.get(id(source))
     if found is None:
         text, base = source.text(known), source.base
@@ -95,7 +99,7 @@ def steps(
 
 
 class _Named:
-    """An object in a text that shall say no more than what it is."""
+    """An object that a text shows by its type only."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -105,13 +109,13 @@ class _Named:
 
 
 def _meant(source: Source) -> Any:
-    """The object that a constant stands for, behind a weak reference or not."""
+    """The object that a constant refers to, weakly or not."""
     found = given(source.key)
     return source.key if found is Gone else found
 
 
 def _fixed(value: Any) -> str:
-    """A fixed object in a few words: no code of the user's is run for it."""
+    """A short text for a fixed object, made without running user code."""
     value = given(value)
     if value is sys.modules:
         return "sys.modules"
@@ -122,7 +126,7 @@ def _fixed(value: Any) -> str:
 
 
 def _question(key: Any) -> str:
-    """What is called for the value of a root "context"."""
+    """The text of the call that a "context" root makes."""
     return f"{key.name}.get" if type(key) is ContextVar else str(key.__name__)
 
 
@@ -135,7 +139,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {"const": _fixed, "context": _question
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """How one kind of source reads: its text in reports, and the law of its meaning."""
+    """The text of one kind of source in reports, and the definition of its meaning."""
 
     text: str
     law: str
@@ -144,33 +148,50 @@ class SourceKind:
 KINDS: dict[str, SourceKind] = {
     # roots
     "local": SourceKind("{key}", "the frame's argument of that name, as bound (co_varnames order)"),
-    "global": SourceKind("{key}", "f_globals[key]; missing there is a failed guard, builtins are not asked"),
+    "global": SourceKind(
+        "{key}", "f_globals[key]; missing there is a failed guard, builtins are not asked"
+    ),
     "globals": SourceKind("globals()", "the frame's f_globals dict itself"),
     "builtin": SourceKind("{key}", "f_builtins[key]"),
     "cell": SourceKind("{key}", "the closure cell object of that free variable"),
-    "const": SourceKind("{key}", "a fixed object, held by the entry (a torch module, a type): no load"),
-    "context": SourceKind("{key}()", "what a ContextVar holds in the context of the call, or what a C function without arguments"
-                          " says of the thread; an error is a failed guard"),
+    "const": SourceKind(
+        "{key}", "a fixed object, held by the entry (a torch module, a type): no load"
+    ),
+    "context": SourceKind(
+        "{key}()",
+        "what a ContextVar holds in the context of the call, or what a C function without"
+        " arguments says of the thread; an error is a failed guard",
+    ),
     # steps; none of them runs user code
     "contents": SourceKind("{base}", "cell_contents of a cell; empty is a failed guard"),
     "referent": SourceKind("{base}()", "what an exact weakref.ref refers to; None when it is gone"),
     "type": SourceKind("type({base})", "type(base)"),
-    "attr": SourceKind("{base}.{key}", "the instance dict of base holds key (no descriptor, no __getattr__)"),
+    "attr": SourceKind(
+        "{base}.{key}", "the instance dict of base holds key (no descriptor, no __getattr__)"
+    ),
     "dict": SourceKind("{base}.__dict__", "the instance dict of base"),
     "class_attr": SourceKind(
         "type({base}).{key}", "first hit along type(base).__mro__'s dicts, raw (no binding)"
     ),
-    "mro_attr": SourceKind("{base}.{key}", "base is a class: first hit along its __mro__'s dicts, raw"),
+    "mro_attr": SourceKind(
+        "{base}.{key}", "base is a class: first hit along its __mro__'s dicts, raw"
+    ),
     "slot": SourceKind("{base}.{key}", "value of a __slots__ member descriptor, by getattr"),
-    "grad": SourceKind("{base}.grad", "the gradient of a leaf, a tensor or None; base is a plain tensor"),
-    "item": SourceKind("{base}[{key!r}]", "exact or subclassed builtin dict/list/tuple item by constant key,"
-                       " read with the builtin's own method; a negative index is not used"),
+    "grad": SourceKind(
+        "{base}.grad", "the gradient of a leaf, a tensor or None; base is a plain tensor"
+    ),
+    "item": SourceKind(
+        "{base}[{key!r}]",
+        "exact or subclassed builtin dict/list/tuple item by constant key,"
+        " read with the builtin's own method; a negative index is not used",
+    ),
     "key": SourceKind("list({base})[{key}]", "the key-th key of a dict in order"),
     "member": SourceKind(
         "{base}.{key}",
-        "a C-level field of an exact function, method, partial, property, classmethod or staticmethod:"
-        " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__ __name__ __qualname__ __module__"
-        " __doc__ __annotations__ __type_params__ __func__ __self__ __wrapped__ func args keywords fget fset; of a builtin: __self__ __name__; of a deque: maxlen; of a class: __name__ __qualname__,"
-        " by `type` itself",
+        "a C-level field of an exact function, method, partial, property, classmethod or"
+        " staticmethod: __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__"
+        " __name__ __qualname__ __module__ __doc__ __annotations__ __type_params__ __func__"
+        " __self__ __wrapped__ func args keywords fget fset; of a builtin: __self__ __name__; of a"
+        " deque: maxlen; of a class: __name__ __qualname__, by `type` itself",
     ),
-}  # fmt: skip
+}

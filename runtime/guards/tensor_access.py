@@ -1,8 +1,9 @@
-"""How the native part reaches tensors: it is told here where to look, and tested against Python's own answers.
+"""Setup and self-tests of the native access to tensors.
 
-`bind()` runs once, at the first use of a tensor guard or of a program (the native part calls it). Routes can be
-left out by name (`options.ROUTES`), for tests and for finding a fault: `bind(without=("wrap",))` or
-GRAFTJIT_WITHOUT=wrap,keys; "handle" stands for everything below Python.
+The native part reads fields of torch's C++ objects. `bind()` tells it where they are and compares
+what it reads with Python's answers. It runs once, when the native part first needs a tensor guard
+or a program. Tests and debugging can disable a route by name (`options.ROUTES`):
+`bind(without=("wrap",))` or GRAFTJIT_WITHOUT=wrap,keys. "handle" disables every route below Python.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from . import interpreter_state as state
 _IS_LEAF: Any = vars(torch._C.TensorBase)["is_leaf"].__get__
 _SUFFIX = {"Darwin": ".dylib"}.get(os.uname().sysname, ".so")
 
-# Without complex32 and the quantized ones: making a tensor of those warns, and nothing here lowers them.
+# complex32 and quantized dtypes are missing: making such tensors warns, and no kernel supports
+# them.
 _DTYPES = """
     float64 float32 float16 bfloat16 complex128 complex64 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool
     float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu
@@ -31,7 +33,7 @@ _DTYPES = """
 
 
 def bind(without: Iterable[str] = ()) -> dict[str, str]:
-    """Find and test the routes; the table of those in use."""
+    """Find and test the routes. Returns the table of routes in use."""
     left_out = SESSION.left_out = frozenset(without) | SESSION.options.without
     paths = [_library(name) for name in ("torch_cpu", "c10", "torch_python")]
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
@@ -46,7 +48,7 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
 
 
 def samples() -> list[tuple[Any, ...]]:
-    """Tensors of several kinds with what Python says of them, for matching and self-tests."""
+    """Sample tensors of several kinds with Python's view of them, for self-tests."""
     cpu = torch.device("cpu")
     base = torch.zeros(6, device=cpu)
     tensors = [
@@ -81,7 +83,7 @@ def _sample(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """The addresses [begin, end) that a tensor's elements span; None if that cannot be told."""
+    """The addresses [begin, end) that a tensor's elements span; None if unknown."""
     if tensor.layout is not torch.strided:
         return None
     if tensor.numel() == 0 or tensor.device.type == "meta":
@@ -92,9 +94,10 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 
 def history(tensor: torch.Tensor) -> str:
-    """What autograd's law for writes in place goes by: "view", "leaf", or "result" of an operator."""
+    """The kind of tensor to autograd's rules for writes in place: "view", "leaf", or "result" of an
+    operator."""
     with torch._C.DisableTorchFunction():
-        if torch._C.TensorBase._is_view(tensor):  # not a subclass's own
+        if torch._C.TensorBase._is_view(tensor):  # skips an override in a subclass
             return "view"
         return "leaf" if _IS_LEAF(tensor) else "result"
 
@@ -105,7 +108,7 @@ def _library(name: str) -> str:
 
 
 def _dtype_samples() -> dict[torch.dtype, torch.Tensor]:
-    """An empty tensor of each dtype, from which the C shim's number for it is read."""
+    """An empty tensor of each dtype, from which the native part reads the C shim's dtype number."""
     known = (getattr(torch, name, None) for name in _DTYPES.split())
     return {
         dtype: torch.empty(0, dtype=dtype, device="cpu") for dtype in known if dtype is not None
@@ -113,21 +116,21 @@ def _dtype_samples() -> dict[torch.dtype, torch.Tensor]:
 
 
 def _small() -> tuple[torch.Tensor, ...]:
-    """Strided tensors of no more dimensions than a TensorImpl has room for."""
+    """Strided tensors whose sizes fit into a TensorImpl without a separate allocation."""
     shapes: list[tuple[int, ...]] = [(), (6,), (2, 3), (2, 3, 4), (1, 2, 3, 4), (5, 4, 3, 2, 1)]
     plain = [torch.zeros(shape, device="cpu") for shape in shapes]
     return (*plain, plain[2].t(), plain[3][:, 1:, ::2])
 
 
 def _kinds() -> tuple[torch.Tensor, ...]:
-    """Tensors of every dtype, and some of another device."""
+    """Tensors of every dtype, and some on another device."""
     meta = [torch.empty(2, dtype=d, device="meta") for d in (torch.float32, torch.int64)]
     return (*_dtype_samples().values(), *meta)
 
 
 def _autograd_groups() -> tuple[tuple[torch.Tensor, ...], ...]:
-    """Tensors by what autograd keeps with them: nothing; a leaf's; a leaf's that was switched off; a result's; that
-    of a result that was detached."""
+    """Tensors grouped by their autograd metadata: none; a leaf; a former leaf (requires_grad
+    switched off); a result; a detached result."""
 
     def fresh() -> list[torch.Tensor]:
         return [torch.zeros(shape, device="cpu") for shape in ((), (3,), (2, 2))]
@@ -151,8 +154,9 @@ def _forward_grad_off() -> Iterator[None]:
 
 
 def _autograd_mask() -> tuple[int, ...] | None:
-    """Which bits of c10::AutogradState move with grad mode, inference mode and forward grad mode; None if
-    one of them moves none. All three are this thread's own, so nobody else sees the toggling."""
+    """The bits of c10::AutogradState that hold grad mode, inference mode and forward grad mode;
+    None if toggling one of them changes no bit. All three are thread-local, so no other thread sees
+    the toggling."""
     rest = _native.autograd_words()
     if rest is None:
         return None
@@ -172,7 +176,7 @@ def _autograd_mask() -> tuple[int, ...] | None:
 
 
 def _tells_watchers() -> bool:
-    """Whether the native part sees saved-tensor hooks come and go."""
+    """Whether the native part notices when saved-tensor hooks are pushed and popped."""
     hooks = torch._C._autograd
     seen = [_native.autograd_watched()]
     hooks._push_saved_tensors_default_hooks(_same, _same)  # type: ignore[attr-defined]
@@ -188,7 +192,8 @@ def _same(value: Any) -> Any:
 
 
 def _context_facts() -> tuple[Any, ...]:
-    """Python's answers to what the native part asks torch's C++ symbols, in its order (torch_state.cpp)."""
+    """Python's values of what the native part reads through torch's C++ symbols, in the order of
+    runtime/native/tensors/interpreter_state.cpp."""
     return (
         torch._C._dispatch_tls_local_include_set().raw_repr(),
         torch._C._dispatch_tls_local_exclude_set().raw_repr(),

@@ -1,9 +1,11 @@
-"""Value guards: conditions on tensor data that are computed before the graph, from what the frame is given.
+"""Value guards: conditions on tensor data that are computed from a frame's inputs before the graph.
 
-`mask.all()` as a condition decides which way a frame takes. Where a few cheap operators over tensors from outside compute it
-(`ir.graph.asked`), capture makes them a `ValueProgram` and a "value" row expects its outcome, a `ValueCheck`: one entry for each
-outcome. The native guard program runs it when all other rows hold, once per call for all entries that ask the same;
-the mirror runs the same steps by the executor's mirror. What the program raises is an outcome that no entry is for.
+A condition such as `mask.all()` decides which branch a frame takes. Where a few cheap operators
+compute it from input tensors (`ir.graph.asked`), capture makes a `ValueProgram` of them, and a
+"value" row expects its outcome (`ValueCheck`). There is one entry per outcome. The native guard
+program runs the value program after all other rows hold, once per call for all entries that share
+it. The mirror runs the same steps with the executor's mirror. If the program raises, no entry
+matches.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from ..program.program import Aten, ProgramSpec, Slot
 from ..safe_access import MISSING, same_constant, show
 from .sources import Source
 
-_TEXT = 160  # characters of an expression
+_TEXT = 160  # longest text of an expression, in characters
 
 
 class ValueProgram:
-    """ATen operators over the tensors (and Python numbers) at some sources, with one tensor of one element as a result.
-    Programs that say the same are one object: `program_of`."""
+    """ATen operators over the tensors and Python numbers at some sources. The result is a tensor of
+    one element. `program_of` returns the same object for equal programs."""
 
     def __init__(self, spec: ProgramSpec, key: Any) -> None:
         self.spec = spec
@@ -36,7 +38,7 @@ class ValueProgram:
 
     @cached_property
     def run(self) -> Any:
-        """What the native guard program calls."""
+        """The callable that the native guard program runs."""
         return load(self.spec)
 
     @cached_property
@@ -44,7 +46,7 @@ class ValueProgram:
         return PythonProgram(self.spec)
 
     def compute(self, values: Sequence[Any], truth: bool) -> Any:
-        """The outcome for these values, by the mirror. Raises what an operator raises."""
+        """The outcome for these values, computed by the mirror. Raises what an operator raises."""
         with torch._C.DisableTorchFunction(), torch.no_grad():
             found = self._mirror(*values)[0].item()
         return bool(found) if truth else found
@@ -85,8 +87,11 @@ def program_of(
     n_numbers: int,
     form: Callable[[Any], Any],
 ) -> ValueProgram:
-    """The program of nodes in order, whose last one is its result. `inputs`: which of the `n_inputs` tensors each input
-    node is; `symbols` and `n_numbers` as a `ProgramSpec` has them, over what `form` makes of expressions."""
+    """The program of ordered nodes; the last node is its result.
+
+    `inputs` maps input nodes to positions among `n_inputs` tensors. `symbols` and `n_numbers` are
+    those of a `ProgramSpec`. `form` converts the constants and expressions of operands.
+    """
     slots, constants, steps = dict(inputs), {}, []
     count = n_inputs
 
@@ -111,9 +116,16 @@ def program_of(
                 results = tuple(gets.get(at) for at in range(len(node.meta)))
             steps.append(Aten(node.target, args, kwargs, results))
     spec = ProgramSpec(
-        "value guard", n_inputs, count, tuple(steps), (slots[nodes[-1]],), constants=constants,
-        symbols=symbols, n_numbers=n_numbers, names=tuple(str(step.op) for step in steps),
-    )  # fmt: skip
+        "value guard",
+        n_inputs,
+        count,
+        tuple(steps),
+        (slots[nodes[-1]],),
+        constants=constants,
+        symbols=symbols,
+        n_numbers=n_numbers,
+        names=tuple(str(step.op) for step in steps),
+    )
     said = repr(
         (n_inputs, spec.outputs, n_numbers, sorted((str(s), o) for s, o in symbols.items()))
     )
@@ -126,8 +138,8 @@ def program_of(
 
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
-    """What a "value" row expects: that `program` over what is at `sources` gives `outcome`, as a truth value or (`truth` is
-    false) as the number itself."""
+    """The expected value of a "value" row: `program` over the values at `sources` gives `outcome`,
+    as a bool if `truth`, else as a number."""
 
     program: ValueProgram
     sources: tuple[Source, ...]
@@ -143,10 +155,11 @@ class ValueCheck:
         return text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
 
     def now(self, read: Callable[[Source], Any]) -> str:
-        """The outcome for what `read` finds at the sources, in words."""
+        """The outcome for the values that `read` finds at the sources, as text."""
         try:
             return show(self._outcome(read))
-        except Exception as error:  # what the operators raise, which the frame itself is to raise
+        # What an operator raises here, the frame raises itself when it runs.
+        except Exception as error:
             return type(error).__name__
 
     def holds(self, read: Callable[[Source], Any]) -> bool:
@@ -156,7 +169,7 @@ class ValueCheck:
             return False
 
     def _outcome(self, read: Callable[[Source], Any]) -> Any:
-        """MISSING where a source leads nowhere."""
+        """The outcome, or MISSING where a source has no value."""
         values = [read(source) for source in self.sources]
         gone = any(value is MISSING for value in values)
         return MISSING if gone else self.program.compute(values, self.truth)

@@ -1,7 +1,7 @@
-"""`Weak`: a weak reference that stands for its object where a guard row or a source names a fixed one.
+"""Weak references in guard rows and sources.
 
-`runtime.guards.weak_rows` puts them there; whoever reads a row or a source asks `given` for the object. `Living`: those of
-some objects that are still there.
+`runtime.guards.weak_rows` replaces the fixed objects of rows and sources by `Weak`. Readers of a
+row or a source call `given` for the object. `Living` is a set of weakly held objects.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class Weak(weakref.ref):
-    """A weak reference that stands for what it refers to; an expected `weakref.ref` is meant as such."""
+    """A weak reference in place of its referent. A plain `weakref.ref` in a row means the reference
+    itself."""
 
     __slots__ = ()
 
@@ -25,11 +26,11 @@ class Weak(weakref.ref):
 
 
 class Gone:
-    """What a dead `Weak` gives: no object of a program is this class."""
+    """The value of a dead `Weak`. No object of a program is this class."""
 
 
 def given(expected: Any) -> Any:
-    """The object that is meant, or the class `Gone`."""
+    """The object itself, the referent of a `Weak`, or the class `Gone`."""
     if type(expected) is not Weak:
         return expected
     found = expected()
@@ -37,8 +38,10 @@ def given(expected: Any) -> Any:
 
 
 class Living(Generic[T]):
-    """A set of objects held weakly, by identity, in the order of adding. Any thread may add to it and go over it at
-    any time: each is one operation on a dict."""
+    """A set of weakly held objects, compared by identity, in insertion order.
+
+    Any thread may add to it or iterate over it at any time: each is one operation on a dict.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, weakref.ref[T]] = {}

@@ -1,8 +1,9 @@
-"""What an entry expects of functions, classes, modules and code objects is held weakly: a cache keeps nothing alive.
+"""Weak references from entries to the functions, classes, modules and code objects they expect.
 
-In: the rows and input sources that capture made. Out: the same with a `Weak` in place of each such object. A row
-whose object is gone holds no longer, whatever lives at its address by then; the entry is then taken from its
-state by the callback. The guard program and the mirror both read through `given`.
+In: the rows and input sources from capture. Out: the same rows and sources with a `Weak` in place
+of each such object, so that a cache entry keeps no object alive. A row whose object is gone fails,
+even if another object has its address; the callback then removes the entry. The guard program and
+the mirror read expected objects through `given`.
 """
 
 from __future__ import annotations
@@ -19,24 +20,27 @@ from .rows import Row
 from .sources import Source
 from .weak_ref import Weak
 
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may go
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may be collected
 _WEAK = (types.FunctionType, types.CodeType, _native.Callable)
-_LASTING = frozenset({"torch", "numpy", "graftjit"}) | sys.stdlib_module_names  # modules that stay
+# Modules with these names are never collected.
+_LASTING = frozenset({"torch", "numpy", "graftjit"}) | sys.stdlib_module_names
 _BY_OBJECT = ("is", "type", "mro")
 _BY_SOURCE = ("same", "distinct", "apart")
 
 
 class Holder:
-    """One entry's objects, each behind one `Weak`, whose death calls `lost`."""
+    """The weakly held objects of one entry. The death of one calls `lost`."""
 
     def __init__(self, lost: Callable[[Any], Any]) -> None:
         self._lost = lost
         self._seen: dict[int, Any] = {}
-        self._sources: dict[int, Source] = {}  # by id: rows share the paths that they begin with
-        self._keep: list[Any] = []  # until the rows are made: an id must stay that of its object
+        # By id: many rows share the beginning of their path.
+        self._sources: dict[int, Source] = {}
+        # Keeps objects alive until the rows are made, so that an id stays that of its object.
+        self._keep: list[Any] = []
 
     def weak(self, value: Any) -> Any:
-        """Its `Weak`, or the value itself where it cannot go before the program does."""
+        """A `Weak` for the value, or the value itself if it lives as long as the process."""
         if type(value) is tuple:
             items = tuple(map(self.weak, value))
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
@@ -49,7 +53,7 @@ class Holder:
         return found
 
     def source(self, source: Source | None) -> Source | None:
-        """The source, over a weak constant if its root is one."""
+        """The source with a weak constant at its root, if the root is a constant."""
         if source is None:
             return None
         found = self._sources.get(id(source))
@@ -85,7 +89,7 @@ class Holder:
 
 
 def _may_go(value: Any) -> bool:
-    """Whether an object may end before the program does, and can be held weakly."""
+    """Whether an object may be collected before the process ends, and supports weak references."""
     kind = type(value)
     if issubclass(kind, type):
         return bool(value.__flags__ & HEAP_TYPE)
@@ -95,32 +99,37 @@ def _may_go(value: Any) -> bool:
         owner = value.__self__
         if type(owner) is types.ModuleType:
             return not _stays(owner)
-        return owner is None and not is_lasting(value.__module__)  # else bound anew at each look-up
+        # A bound method of an instance is a new object at each look-up.
+        return owner is None and not is_lasting(value.__module__)
     if issubclass(kind, enum.Enum):
-        return bool(kind.__weakrefoffset__)  # one that is an int, too, has no weak references
+        # An enum that is also an int supports no weak references.
+        return bool(kind.__weakrefoffset__)
     return issubclass(kind, _WEAK)
 
 
 def _stays(module: types.ModuleType) -> bool:
-    """Whether it is the module of a lasting name, not a second copy."""
+    """Whether the module is the one in sys.modules, under a lasting name."""
     name = module.__dict__.get("__name__")
     return type(name) is str and is_lasting(name) and sys.modules.get(name) is module
 
 
 def is_lasting(name: Any) -> bool:
-    """Whether a module of this name is ours, torch's, numpy's or the standard library's, and so stays."""
+    """Whether a module of this name (graftjit, torch, numpy, standard library) is never
+    collected."""
     return type(name) is str and name.partition(".")[0] in _LASTING
 
 
 def module_of(names: dict[str, Any]) -> types.ModuleType | None:
-    """The module whose globals these are: with it they go, and until then their address is theirs."""
+    """The module whose globals dict this is. The dict lives, at its address, as long as the
+    module."""
     name = names.get("__name__")
     module = sys.modules.get(name) if type(name) is str else None
     return module if type(module) is types.ModuleType and module.__dict__ is names else None
 
 
 def source_of_globals(names: dict[str, Any]) -> Source:
-    """A source for the globals of some function. A dict can have no weak reference, a module can."""
+    """A source for a globals dict. It goes through the module, since a dict supports no weak
+    references."""
     module = module_of(names)
     if module is not None and not is_lasting(names["__name__"]):
         return Source("dict", Source("const", None, module))
@@ -130,7 +139,7 @@ def source_of_globals(names: dict[str, Any]) -> Source:
 def hold_weakly(
     rows: Sequence[Row], inputs: Sequence[Source], lost: Callable[[Any], Any]
 ) -> tuple[list[Row], list[Source], tuple[Weak, ...]]:
-    """(rows, inputs, the weak references): `lost(reference)` is called when one of the objects is gone."""
+    """(rows, inputs, weak references). `lost(reference)` is called when one of the objects dies."""
     holder = Holder(lost)
     held = [holder.row(row) for row in rows]
     sources = [source for source in map(holder.source, inputs) if source is not None]

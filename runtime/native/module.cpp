@@ -15,8 +15,9 @@ namespace {
 struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
 
 using Init = int (*)(PyObject *);
-const Init PARTS[] = {watch_init, reassigned_init, tensor_init, trace_init, ambient_init, cuda_driver_init, program_init,  guards_init, entry_init,
-                      state_init,  callable_init, tail_init,    hook_init,     clocks_init};
+const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init, ambient_init,
+                      cuda_driver_init, program_init,    guards_init, entry_init, state_init,
+                      callable_init,    tail_init,       hook_init,   clocks_init};
 
 }  // namespace
 
@@ -29,7 +30,8 @@ PyMODINIT_FUNC PyInit__native(void) {
             return nullptr;
         }
     }
-    if (PyModule_AddStringConstant(module, "SOURCES", GRAFTJIT_SOURCES) < 0) {  // see native_sources.py
+    // see runtime/native_sources.py
+    if (PyModule_AddStringConstant(module, "SOURCES", GRAFTJIT_SOURCES) < 0) {
         Py_DECREF(module);
         return nullptr;
     }

@@ -1,4 +1,4 @@
-"""The process: session, options, interpreter, hardware.
+"""State of the process: session, options, interpreter, hardware.
 
 In: environment variables, `JitConfig`, the running interpreter. Out: one `SESSION`, typed options,
 the loaded native extension.

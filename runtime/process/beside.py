@@ -1,7 +1,7 @@
-"""torch.compile in the same process: Dynamo leaves frames of graftjit alone.
+"""torch.compile in the same process: makes Dynamo skip the frames of graftjit.
 
-`leave_ours_alone()` tells Dynamo so by its own list of folders, once, and only where the program has imported
-torch._dynamo. Called where callables and entries are made.
+`leave_ours_alone()` adds graftjit's packages to Dynamo's list of skipped folders, once, and only if
+the program has imported torch._dynamo. It is called where callables and entries are made.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from . import faults
 
 _ROOMS = ("graftjit", *(f"graftjit.{room}" for room in ("capture", "codegen", "ir", "runtime")))
-_told: list[Any] = []  # the module that has been told
+_told: list[Any] = []  # the module whose list has the packages
 
 
 def leave_ours_alone() -> None:
-    """Dynamo skips our frames from here on."""
+    """Make Dynamo skip graftjit's frames."""
     rules = sys.modules.get("torch._dynamo.trace_rules")
     if rules is None or rules in _told or "torch._dynamo" not in sys.modules:
         return

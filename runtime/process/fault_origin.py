@@ -1,9 +1,10 @@
-"""Whose an exception is: a fault of graftjit's, or what torch or the program raises.
+"""The origin of an exception: an internal error of graftjit, or an error of torch or the program.
 
-In: an exception out of code that graftjit runs for the program: a trace, a compiled program, replacement code. Out: `is_ours` and
-`raised_in`. Classes that torch raises as well (TypeError, ValueError, IndexError, RuntimeError) are told apart by the instruction
-that raised: an operation on graftjit's own lists and numbers is a fault, a call of torch's and a `raise` are not. Used by `faults`
-and capture.
+In: an exception from code that graftjit runs for the program: a trace, a compiled program,
+replacement code. Out: `is_ours` and `raised_in`. Torch raises TypeError, ValueError, IndexError and
+RuntimeError as well. For these, the instruction that raised decides: an operation on graftjit's own
+lists and numbers is an internal error, a call of torch or a `raise` statement is not. `faults` and
+capture use this module.
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from typing import Any
 from .. import own_files
 from ..errors import InternalError
 
-# What a line of ours raises that nobody meant to raise. torch's own functions, which our lines call for the program, raise others.
+# Exceptions that a line of graftjit raises only by mistake. torch's functions, which graftjit calls
+# for the program, raise others.
 _SLIPS = (AssertionError, AttributeError, KeyError, NameError, StopIteration, UnicodeError)
 _BOTH = (TypeError, ValueError, IndexError, RuntimeError)
 _RAISES = ("RAISE_VARARGS", "RERAISE")
 _CALLS = ("CALL", "CALL_KW", "PRECALL")
 _OPERATIONS = ("BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "CONTAINS_OP")
-# Methods of these, and these builtins, never lead to torch.
+# Methods of these types, and these builtins, never call torch.
 _PLAIN_TYPES = (list, tuple, dict, str, bytes, set, frozenset)
 _PLAIN_CALLS = (zip, range, enumerate, dict, isinstance, issubclass, setattr, slice, type)
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an exception out of what runs for the program is a fault of ours, not what the program itself would raise."""
+    """Whether an exception is an internal error of graftjit, which the program itself would not
+    raise."""
     if isinstance(error, (InternalError, SystemError)):
         return True
     trace = _last(error)
@@ -43,7 +46,8 @@ def is_ours(error: BaseException) -> bool:
 
 
 def raised_in(error: BaseException, frame: types.FrameType) -> bool:
-    """Whether an instruction of this very frame has raised it, and not because memory or the stack is full."""
+    """Whether an instruction of this frame itself raised the exception, unless memory or the stack
+    is exhausted."""
     trace = _last(error)
     full = isinstance(error, (MemoryError, RecursionError))
     return trace is not None and trace.tb_frame is frame and not full
@@ -57,19 +61,21 @@ def _last(error: BaseException) -> types.TracebackType | None:
 
 
 def _slipped(error: BaseException, trace: types.TracebackType) -> bool:
-    """Whether the last line of ours has raised this by an operation of Python's own."""
+    """Whether the last line, which is graftjit's, raised this by an operation of Python itself."""
     code = trace.tb_frame.f_code
     name = opcode.opname[code.co_code[trace.tb_lasti]]
     if name in _RAISES:
-        return False  # a rule refuses as the operator does
+        return False  # a rule that raises the operator's own error
     if name == "CALL_FUNCTION_EX":
-        return False  # arguments that are handed on are the program's
+        return False  # the passed arguments are the program's
     if name in _CALLS:
         return _is_plain_call(trace)
     kind = type(error)
     if kind is RuntimeError:
-        return name == "FOR_ITER"  # a dict that changed; torch's operators raise the others
-    if kind is IndexError:  # rules look up dimensions that the program names
+        # A dict changed; torch's operators raise the other RuntimeErrors.
+        return name == "FOR_ITER"
+    # Rules look up dimensions that the program names.
+    if kind is IndexError:
         return "index out of range" in str(error) and not code.co_filename.startswith(
             own_files.ROOMS["ir"]
         )
@@ -77,13 +83,17 @@ def _slipped(error: BaseException, trace: types.TracebackType) -> bool:
 
 
 def _is_plain_call(trace: types.TracebackType) -> bool:
-    """Whether what was called is graftjit's own, or of a builtin container, as its text says."""
+    """Whether the called function, by its source text, is graftjit's own or of a builtin
+    container."""
     frame = trace.tb_frame
     place = next(islice(frame.f_code.co_positions(), trace.tb_lasti // 2, None), None)
     if place is None or None in place:
         return False
     line, end, start, stop = place
-    lines = [linecache.getline(frame.f_code.co_filename, at) for at in range(line, end + 1)]  # type: ignore[arg-type,operator]
+    lines = [
+        linecache.getline(frame.f_code.co_filename, at)
+        for at in range(line, end + 1)  # type: ignore[arg-type,operator]
+    ]
     lines[-1] = lines[-1].encode()[:stop].decode()
     lines[0] = lines[0].encode()[start:].decode()
     try:
@@ -105,7 +115,7 @@ def _is_plain(function: ast.expr, frame: types.FrameType) -> bool:
 
 
 def _value(expression: ast.expr, frame: types.FrameType) -> Any:
-    """What a name, or an attribute of a module, stands for."""
+    """The value of a name, or of an attribute of a module."""
     if isinstance(expression, ast.Name):
         for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
             if expression.id in scope:

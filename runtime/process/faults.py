@@ -1,8 +1,8 @@
-"""A fault of graftjit itself: told once, and never the user's exception.
+"""Internal errors of graftjit: reported once, and never raised in the user's program.
 
-In: an exception that is not the program's, and the name of what it concerns. Out: one warning (WN607); under
-GRAFTJIT_CHECK the exception itself. Whoever calls this goes on in plain Python, or by the calls as they were written.
-`fault_origin` tells whose an exception is.
+In: an exception that is not the program's, and the name of the function. Out: one warning (WN607);
+under GRAFTJIT_CHECK the exception itself. The caller then continues in plain Python, or with the
+recorded calls. `fault_origin` decides whose an exception is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAIN = "It runs in plain Python from here on: what it gives is right, nothing 
 
 
 def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
-    """Warn of a fault, once a text. Under GRAFTJIT_CHECK it is raised."""
+    """Warn of an internal error, once per text. Under GRAFTJIT_CHECK raise it."""
     if SESSION.options.check:
         raise error
     what = f"{type(error).__name__}: {error}"
@@ -32,21 +32,27 @@ def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
 def halfway(
     name: str, error: BaseException, what: str = "while it changed what outlives the call"
 ) -> BaseException:
-    """What the user gets of a fault where Python cannot begin the call again: some of it would happen twice."""
+    """The exception for an internal error after which Python cannot repeat the call, since some
+    effects would happen twice."""
     if SESSION.options.check or not isinstance(error, Exception):
         return error
     made = InternalError(
         f"a compiled part of {name} failed {what}",
         found=f"{type(error).__name__}: {error}",
-        todo=f"do not use what the call was to change. GRAFTJIT_DISABLE=1 runs all in plain Python. {REPORT_IT}",
+        todo=f"do not use what the call was to change. GRAFTJIT_DISABLE=1 runs all in plain"
+        f" Python. {REPORT_IT}",
     )
     made.__cause__ = error
     return made
 
 
 def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPlain:
-    """What is told of a call that Python begins again, since its compiled program raised this and has changed nothing: that the
-    program itself raises, or of a fault. What Python is not to begin again is raised. `ours`: whose it is, where that is known."""
+    """The event for a call that Python repeats, since its compiled program raised `error` and
+    changed nothing.
+
+    Either the program itself raises it (GB108), or it is an internal error (PL205). Errors after
+    which Python must not repeat the call are raised. `ours`: the origin of the error, if known.
+    """
     if isinstance(error, Begun):
         found = error.error
         raise (
@@ -64,7 +70,7 @@ def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPl
 
 
 def let_go(error: BaseException) -> None:
-    """Drop the tracebacks of a fault that was told: their frames hold the user's objects, which would end late."""
+    """Drop the tracebacks of a reported error, whose frames keep the user's objects alive."""
     chain: list[BaseException | None] = [error]
     while chain:
         one = chain.pop()
@@ -75,7 +81,7 @@ def let_go(error: BaseException) -> None:
 
 
 def safely(record: Callable[..., Any], *args: Any) -> None:
-    """Record something; a fault of the record's own is logged and goes no further."""
+    """Record something. If recording fails, log that and continue."""
     try:
         record(*args)
     except Exception:

@@ -1,8 +1,9 @@
 """Facts about the machine: C++ compiler, processor, OpenMP runtime, GPU.
 
-In: the file system, /proc, torch. Out: small frozen records, each found once a process and without running
-another program, so that they may be asked on the way to a first call (`compiler_version` alone runs one, for
-`doctor`). Codegen chooses flags by them, the kernel store names kernels by them, `doctor` prints them.
+In: the file system, /proc, torch. Out: small frozen records. Each is found once per process,
+without running another program, since the first call needs them (only `compiler_version` runs one,
+for `doctor`). Codegen chooses flags by them, the kernel store names kernels by them, `doctor`
+prints them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ COMPILER_NAMES = ("g++", "clang++", "c++")
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler: the words that start its command line, its real file, and "gcc" or "clang".
+    """A C++ compiler: the start of its command line, its real path, and "gcc" or "clang".
 
-    `identity` changes when the compiler is replaced: path, size and time of the file.
+    `identity` (path, size and time of the file) changes when the compiler is replaced.
     """
 
     command: tuple[str, ...]
@@ -37,7 +38,7 @@ class Compiler:
 
 
 def find_compiler() -> Compiler | None:
-    """CXX if it is set and found, else the first of g++, clang++, c++ on PATH; None if there is none."""
+    """The compiler of CXX if it exists, else the first of g++, clang++, c++ on PATH, else None."""
     from .session import SESSION
 
     return _find_compiler(SESSION.options.cxx, os.environ.get("PATH", os.defpath))
@@ -63,7 +64,7 @@ def _describe(command: tuple[str, ...]) -> Compiler:
     return Compiler(command, real, kind, identity)
 
 
-# What a compiler reads beside its command line.
+# Environment variables that compilers read.
 _READ_BY_COMPILERS = (
     "CPATH",
     "CPLUS_INCLUDE_PATH",
@@ -74,7 +75,7 @@ _READ_BY_COMPILERS = (
 
 
 def compiler_environment() -> tuple[str, ...]:
-    """The variables that change what a compiler makes, as far as they are set."""
+    """The set variables that change the output of a compiler."""
     return tuple(f"{name}={os.environ[name]}" for name in _READ_BY_COMPILERS if name in os.environ)
 
 
@@ -89,7 +90,8 @@ def compiler_version(compiler: Compiler) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """The processor. `isa` is the widest vector set that kernels may use, `vector_bits` its width."""
+    """The processor. `isa` is the widest vector instruction set for kernels, `vector_bits` its
+    width."""
 
     machine: str
     model: str
@@ -99,12 +101,12 @@ class Cpu:
 
     @property
     def identity(self) -> str:
-        """Equal for processors that run each other's `-march=native` kernels."""
+        """Equal for processors that can run each other's `-march=native` kernels."""
         text = " ".join([self.machine, self.model, *sorted(self.features)])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-# (features that must all be there, name, bits), widest first.
+# (features that are all required, name, bits), widest first.
 _ISAS: tuple[tuple[frozenset[str], str, int], ...] = (
     (frozenset(("avx512f", "avx512bw", "avx512dq", "avx512vl")), "avx512", 512),
     (frozenset(("avx2", "fma", "f16c")), "avx2", 256),
@@ -116,7 +118,7 @@ _ISAS: tuple[tuple[frozenset[str], str, int], ...] = (
 
 @functools.lru_cache(maxsize=1)
 def cpu() -> Cpu:
-    """Facts of the first processor in /proc/cpuinfo; where there is none, by the machine's name."""
+    """The first processor in /proc/cpuinfo; without that file, by the name of the machine."""
     facts = _first_processor()
     words = facts.get("flags") or facts.get("Features") or ""
     features = frozenset(words.split())
@@ -134,7 +136,8 @@ def cpu() -> Cpu:
 
 @functools.lru_cache(maxsize=1)
 def narrow_mkl() -> bool:
-    """Whether torch's MKL leaves half of this processor's vectors unused: it takes AVX-512 on Intel's only."""
+    """Whether torch's MKL uses only half of this processor's vector width: MKL uses AVX-512 on
+    Intel processors only."""
     vendor = _first_processor().get("vendor_id", "GenuineIntel")
     wide = cpu().isa == "avx512" and vendor != "GenuineIntel"
     return wide and bool(torch.backends.mkl.is_available())
@@ -155,7 +158,7 @@ def _first_processor() -> dict[str, str]:
 
 
 def openmp_runtimes() -> tuple[str, ...]:
-    """The OpenMP runtimes mapped into this process; more than one means two thread pools."""
+    """The OpenMP runtimes loaded into this process; more than one means two thread pools."""
     try:
         text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -167,7 +170,7 @@ def openmp_runtimes() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A CUDA device: name, compute capability, bytes of memory, how many multiprocessors."""
+    """A CUDA device: name, compute capability, memory in bytes, number of multiprocessors."""
 
     name: str
     capability: tuple[int, int]
@@ -176,7 +179,7 @@ class Gpu:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The CUDA devices that torch can use; initialises CUDA if it is there."""
+    """The CUDA devices that torch can use. Initialises CUDA if it is available."""
     if not torch.cuda.is_available():
         return ()
     return tuple(gpu(torch.device("cuda", i)) for i in range(torch.cuda.device_count()))
@@ -190,12 +193,12 @@ def gpu(one: torch.device) -> Gpu:
 
 
 OLDEST_TRITON = (3, 6)
-LEAST_CAPABILITY = (8, 0)  # bfloat16 in registers, and what triton is tested on
+LEAST_CAPABILITY = (8, 0)  # supports bfloat16 in registers, and triton is tested on it
 
 
 @functools.lru_cache(maxsize=1)
 def triton_version() -> str:
-    """Of the triton that is installed; "" where there is none. Does not import it."""
+    """The version of the installed triton, or "". Does not import it."""
     from importlib import metadata
 
     for name in ("triton", "pytorch-triton"):

@@ -1,7 +1,8 @@
-"""The native part, asked for before anything else of graftjit: without it nothing runs.
+"""Loads the native extension, without which nothing of graftjit runs.
 
-Imported first by `graftjit`. An extension that is not built, for another Python, or in a checkout made from other
-sources than those beside it, is a `NativeMissing` (an ImportError) that says what to do.
+`graftjit` imports this module first. It raises `NativeMissing` (an ImportError that tells what to
+do) if the extension is not built, is for another Python, or, in a checkout, was built from other
+sources than the present ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TODO = (
 
 
 def require_these_sources(built: str) -> None:
-    """Raise NativeMissing if the sources beside the extension are not those with the mark `built`."""
+    """Raise NativeMissing if the sources beside the extension do not have the mark `built`."""
     now = native_sources.mark()
     if now and now != built:
         raise NativeMissing(

@@ -1,8 +1,8 @@
-"""Options: one typed table of environment variables, and `JitConfig`, what a user says about one function.
+"""Options: the table of environment variables, and `JitConfig`, the options of one function.
 
-In: `os.environ` and keyword arguments. Out: frozen objects with checked values; a bad value raises
-`OptionError` that names the variable, what is allowed and the nearest word. Nothing else in graftjit reads
-the environment; `runtime.process.session` holds the result.
+In: `os.environ` and keyword arguments. Out: frozen objects with checked values. A bad value raises
+`OptionError`, which names the variable, the allowed values and the nearest word. Nothing else in
+graftjit reads the environment; `runtime.process.session` holds the result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def _folder(text: str) -> Path:
     return path
 
 
-# Native routes to torch that can be left out, for tests and for finding a fault; see runtime/guards/tensor_access.py.
+# Native routes to torch that can be disabled for tests and debugging; see
+# runtime/guards/tensor_access.py.
 ROUTES = (
     "handle",
     "keys",
@@ -70,7 +71,7 @@ def _routes(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: the option it sets, how its text is read, and what it means."""
+    """One environment variable: its option, the parser of its text, and its meaning."""
 
     name: str
     option: str
@@ -79,25 +80,49 @@ class Variable:
 
 
 VARIABLES: tuple[Variable, ...] = (
-    Variable("GRAFTJIT_DISABLE", "disable", _flag, "1: compile nothing, run everything in plain Python"),
+    Variable(
+        "GRAFTJIT_DISABLE", "disable", _flag, "1: compile nothing, run everything in plain Python"
+    ),
     Variable("GRAFTJIT_CACHE_DIR", "cache_dir", _folder, "folder of the kernel store"),
-    Variable("GRAFTJIT_CACHE_MIB", "cache_mib", _whole(1, 1 << 20), "bound of the kernel store in MiB"),
-    Variable("GRAFTJIT_DEBUG", "debug", _whole(0, 5),
-             "log: 1 breaks and recompiles, 2 frames, 3 kernels, 4 graphs and passes, 5 everything"),
-    Variable("GRAFTJIT_CHECK", "check", _flag, "1: mirror guards, verify graphs, run eager beside compiled"),
+    Variable(
+        "GRAFTJIT_CACHE_MIB", "cache_mib", _whole(1, 1 << 20), "bound of the kernel store in MiB"
+    ),
+    Variable(
+        "GRAFTJIT_DEBUG",
+        "debug",
+        _whole(0, 5),
+        "log: 1 breaks and recompiles, 2 frames, 3 kernels, 4 graphs and passes, 5 everything",
+    ),
+    Variable(
+        "GRAFTJIT_CHECK",
+        "check",
+        _flag,
+        "1: mirror guards, verify graphs, run eager beside compiled",
+    ),
     Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
-    Variable("GRAFTJIT_THREADS", "threads", _whole(1, 4096), "threads of a kernel; default: torch's number"),
+    Variable(
+        "GRAFTJIT_THREADS",
+        "threads",
+        _whole(1, 4096),
+        "threads of a kernel; default: torch's number",
+    ),
     Variable("GRAFTJIT_TUNE", "tune", _flag, "0: measure no schedules at level O2; default: 1"),
-    Variable("GRAFTJIT_ROOFLINE", "roofline", _flag,
-             "0: reports do not measure what the machine can do (a fifth of a second, once); default: 1"),
-    Variable("GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)),
+    Variable(
+        "GRAFTJIT_ROOFLINE",
+        "roofline",
+        _flag,
+        "0: reports do not measure what the machine can do (a fifth of a second, once); default: 1",
+    ),
+    Variable(
+        "GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)
+    ),
     Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The environment, read once. A field a row of `VARIABLES`."""
+    """The values of the environment variables, read once; one field for each row of `VARIABLES`."""
 
     disable: bool = False
     cache_dir: Path | None = None
@@ -115,7 +140,7 @@ class Options:
 def read_environment(environ: Mapping[str, str] | None = None) -> Options:
     """Options from the environment. A variable that is unset or empty has its default.
 
-    Raises OptionError on a value that is not allowed.
+    Raises OptionError for a value that is not allowed.
     """
     environ = os.environ if environ is None else environ
     found: dict[str, Any] = {}
@@ -136,8 +161,8 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Options:
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
-    """(name, hint) of GRAFTJIT_ variables that are set and not in the table, for `doctor`: they may belong to
-    another version, so they are told, not refused."""
+    """(name, hint) of set GRAFTJIT_ variables that are not in the table, for `doctor`. They may
+    belong to another version, so they are reported, not refused."""
     environ = os.environ if environ is None else environ
     names = [variable.name for variable in VARIABLES]
     return tuple(
@@ -162,7 +187,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 class _CheckedNames(type):
-    """Turns an unknown keyword into an OptionError that names the nearest field."""
+    """Raises OptionError with the nearest field name for an unknown keyword."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -176,21 +201,22 @@ class _CheckedNames(type):
         return super().__call__(*args, **options)
 
 
-@dataclasses.dataclass(frozen=True)  # users see its parameters
+@dataclasses.dataclass(frozen=True)  # a dataclass of the standard library: users see its parameters
 class JitConfig(metaclass=_CheckedNames):
     """How one function is compiled.
 
-    jit_level         "O0": captured, operators one by one by ATen, bit-equal to eager; "O1": fusion;
-                      "O2": also epilogue fusion, packed weights, tuning
-    exec_mode         "sink": the whole graph is one native call, on a GPU one CUDA graph; "no_sink": step by step;
-                      "auto": "sink" at O2
+    jit_level         "O0": captured, operators run one by one by ATen, bit-equal to eager;
+                      "O1": fusion; "O2": also epilogue fusion, packed weights, tuning
+    exec_mode         "sink": the whole graph is one native call, on a GPU one CUDA graph;
+                      "no_sink": step by step; "auto": "sink" at O2
     jit_syntax_level  "STRICT": the first graph break raises; "LAX": Python runs what breaks
-    dynamic           None: a size becomes symbolic when it has been seen to vary; True: at once; False: never
-    background        True: kernels are built in a thread; until they are there the operators run one by one
-    tune              False: at O2, no kernel is timed in several ways; the default ones are taken
-    recompile_limit   entries a frame may have; beyond them the least useful one makes room for a new one
-    claims_compiling  True: `torch.compiler.is_compiling()` says True to the program while a frame is compiled, so that it takes
-                      the path that it has for compilers; False: what it says in plain Python
+    dynamic           None: a size becomes symbolic after it has varied; True: at once; False: never
+    background        True: kernels are built in a thread; until then the operators run one by one
+    tune              False: at O2, use the default schedules and time no alternatives
+    recompile_limit   entries per frame; beyond it the least useful entry is evicted
+    claims_compiling  True: `torch.compiler.is_compiling()` returns True during capture, so that the
+                      program takes its path for compilers; False: it returns what it does in plain
+                      Python
     """
 
     jit_level: str = "O1"
@@ -229,13 +255,14 @@ class JitConfig(metaclass=_CheckedNames):
         return type(self)(**{**dataclasses.asdict(self), **changes})
 
 
-# Configurations by number, by which native code knows them. Number 0 is that of frames below no callable.
+# Configurations by the numbers that native code uses. Number 0 is that of frames outside any
+# callable.
 _NUMBERED = [JitConfig()]
 _NUMBERING = threading.Lock()
 
 
 def number_of(config: JitConfig) -> int:
-    """The number of a configuration, given at first need."""
+    """The number of a configuration, assigned at first use."""
     with _NUMBERING:
         if config not in _NUMBERED:
             _NUMBERED.append(config)

@@ -1,14 +1,16 @@
-"""The builtins that graftjit's code and the libraries below it call, while a program has put others in their places.
+"""Detection of replaced builtins.
 
-A program may set `builtins.len`. Plain Python's frames call what it has set, and so would capture, guards and torch's own
-Python code. Nothing is captured as long as `replaced()` names such a builtin. `graftjit.dispatch.unit` and `graftjit.dispatch.frame_policy` ask.
+A program may set `builtins.len`. Plain Python frames call the replacement, and so would capture,
+guards and torch's own Python code. Nothing is captured while `replaced()` names such a builtin;
+`graftjit.dispatch.unit` and `graftjit.dispatch.frame_policy` check that.
 """
 
 from __future__ import annotations
 
 import builtins
 
-# Functions that talk to a user: programs do replace `print`, and nothing of ours depends on what these do.
+# Functions for interaction with a user. Programs replace `print`, and graftjit does not depend on
+# these.
 _FREE = {"print", "input", "breakpoint", "help", "exit", "quit", "copyright", "credits", "license"}
 _NOW = builtins.__dict__
 _FIRST = tuple(
@@ -17,7 +19,8 @@ _FIRST = tuple(
 
 
 def replaced() -> str | None:
-    """The name of a builtin that is another object than at import, or gone. This function calls no builtin itself."""
+    """The name of a builtin that was replaced or removed since import. This function itself calls
+    no builtin."""
     for name, value in _FIRST:
         if name not in _NOW or _NOW[name] is not value:
             return name

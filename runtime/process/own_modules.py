@@ -1,8 +1,9 @@
-"""One copy of each module of graftjit, whatever the program does to `sys.modules`.
+"""Keeps one copy of each module of graftjit, even if the program changes `sys.modules`.
 
-A program may put `sys.modules` back as it was (`mock.patch.dict`, tests that import a module afresh). Modules of graftjit that
-were imported meanwhile are then gone, and a second import would register each table row twice. `KEEPER`, a finder of
-`sys.meta_path`, gives the first copy again. It watches from the import of this file on, which is one of the first.
+A program may restore an earlier `sys.modules` (`mock.patch.dict`, tests that import a module
+again). This removes modules of graftjit that were imported meanwhile, and a second import would
+register each table row twice. `KEEPER`, a finder in `sys.meta_path`, returns the first copy
+instead. It observes imports from the import of this file on, which is one of the first.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ _NAME = __name__.partition(".")[0]
 
 
 class Keeper(MetaPathFinder, Loader):
-    """Remembers the modules of a package when they are imported, and finds them when they are gone."""
+    """Stores the imported modules of a package, and finds them after their removal."""
 
     def __init__(self, package: str) -> None:
         self._package = package
         self._kept: dict[str, tuple[ModuleType, ModuleSpec]] = {}
-        self._begun: list[str] = []  # names whose import this finder saw and whose end it did not
+        # names whose import has begun and was not yet seen to have ended
+        self._begun: list[str] = []
 
     def install(self) -> None:
-        """Watch imports from now on."""
+        """Observe imports from now on."""
         names = [name for name in list(sys.modules) if self._owns(name)]
         self._begun += [name for name in names if name not in self._begun]
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def remember(self) -> None:
-        """Keep the modules whose import has ended. One that fails is in `sys.modules` no more."""
+        """Store the modules whose import has ended. A failed import leaves no module."""
         left = []
         for name in self._begun:
             module = sys.modules.get(name)
@@ -55,7 +57,8 @@ class Keeper(MetaPathFinder, Loader):
             self._begun.append(name)
             return None
         for other, (module, _) in self._kept.items():
-            if other != name:  # the import system loads a module anew that a finder has put there
+            # If a finder adds `name` itself, importlib loads it again by the spec of that module.
+            if other != name:
                 sys.modules.setdefault(other, module)
         return ModuleSpec(name, self)
 
@@ -64,7 +67,8 @@ class Keeper(MetaPathFinder, Loader):
         return self._kept[spec.name][0]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Its code has run: only the spec is put back, which the import system has replaced."""
+        """Restore the spec, which the import system has replaced. The module's code has already
+        run."""
         module.__spec__ = self._kept[module.__name__][1]
 
 

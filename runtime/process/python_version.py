@@ -1,6 +1,6 @@
-"""Which interpreters graftjit can run on, asked once when the runtime is imported.
+"""The supported interpreters, checked once when the runtime is imported.
 
-An unsupported one is an `UnsupportedPython` (an ImportError) that says which to use, never a crash later on.
+On any other, `UnsupportedPython` (an ImportError) names the supported versions.
 """
 
 from __future__ import annotations

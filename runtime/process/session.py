@@ -1,8 +1,8 @@
-"""SESSION: the one runtime state object of the process.
+"""SESSION: the runtime state object of the process.
 
-It holds the options as read from the environment, the event log, the kernel store, the warnings already
-given, and, a thread, which function the work at hand belongs to. Every room emits its events here. Tests may
-put other options in its place with `SESSION.override`.
+It holds the options read from the environment, the event log, the kernel store, the warnings
+already issued, and for each thread the function that it works for. All packages emit events through
+it. Tests override options with `SESSION.override`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One a process; see the module's docstring. Options are read at first use, not at import."""
+    """The state of a process; see the module's docstring. Options are read at first use."""
 
     def __init__(self) -> None:
         self.log = EventLog()
-        self.began = time.time_ns()  # files of ours that are younger may not be what runs
-        self.left_out: frozenset[str] = frozenset()  # native routes not in use: runtime.tensors
+        # Source files of graftjit that are younger may differ from the loaded code.
+        self.began = time.time_ns()
+        # Native routes not in use: see runtime.guards.tensor_access.
+        self.left_out: frozenset[str] = frozenset()
         self._options: Options | None = None
         self._store: KernelStore | None = None
         self._trace: TraceFile | None = None
-        self._finishes = False  # whether the end of the process is seen to
-        self.totals: Callable[[], Iterable[events.Event]] = (
-            tuple  # of all that is alive; the face knows them
-        )
+        self._finishes = False  # whether an exit handler is registered
+        # Totals of everything alive, for a trace; `graftjit` sets this function.
+        self.totals: Callable[[], Iterable[events.Event]] = tuple
         self._trace_failed = False
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
         self._owner = threading.local()
-        self.entries = itertools.count(1)  # numbers that the events of one capture share
+        self.entries = itertools.count(1)  # numbers shared by the events of one capture
 
     def after_fork(self) -> None:
-        """Locks that another thread held when this process was forked are nobody's here."""
+        """Make the locks anew after fork: their owners do not exist in the child."""
         self._lock = threading.RLock()
         self._owner = threading.local()
         self.log.after_fork()
@@ -75,7 +76,7 @@ class Session:
 
     @contextlib.contextmanager
     def override(self, **changes: Any) -> Iterator[Options]:
-        """Other options within the block (for tests); the kernel store follows."""
+        """Other options within the block, for tests. The kernel store follows `cache_dir`."""
         before, store = self.options, self._store
         self._options = dataclasses.replace(before, **changes)
         if "cache_dir" in changes:
@@ -89,8 +90,8 @@ class Session:
 
     @contextlib.contextmanager
     def working_for(self, key: Any, frame: str = "", entry: int = 0) -> Iterator[None]:
-        """Events of this thread without a key of their own belong to `key` within the block, and to the capture that
-        makes `entry`."""
+        """Within the block, events of this thread without a key belong to `key` and to the capture
+        of `entry`."""
         before = self.owner
         self._owner.current = (key, frame, entry)
         try:
@@ -100,11 +101,11 @@ class Session:
 
     @property
     def owner(self) -> tuple[Any, str, int]:
-        """(key, frame name, entry) that this thread works for; (None, "", 0) outside of any."""
+        """(key, frame name, entry) that this thread works for, or (None, "", 0)."""
         return getattr(self._owner, "current", (None, "", 0))
 
     def emit(self, event: events.Event, key: Any = None) -> None:
-        """Record an event under `key`, or under what this thread works for."""
+        """Record an event under `key`, or under the key that this thread works for."""
         owner, frame, entry = self.owner
         known: dict[str, Any] = {}
         if key is None:
@@ -122,7 +123,7 @@ class Session:
             self._write_trace(event)
 
     def warn_once(self, code: str, text: str) -> None:
-        """Log a warning the first time that this text is met, and record it."""
+        """Log and record a warning, once per text."""
         with self._lock:
             if (code, text) in self._warned:
                 return
@@ -137,7 +138,8 @@ class Session:
             if self._trace_failed:
                 return
             try:
-                if self._trace is None or self._trace.pid != os.getpid():  # a fork has its own file
+                # a forked process has its own file
+                if self._trace is None or self._trace.pid != os.getpid():
                     folder = self.options.trace
                     assert folder is not None
                     self._trace = TraceFile(folder)
@@ -150,7 +152,7 @@ class Session:
                 self.warn_once("WN603", f"GRAFTJIT_TRACE cannot be written and is ignored: {error}")
 
     def _finish_trace(self) -> None:
-        """The process ends: what a report would add is in the trace, too."""
+        """At exit, add the totals of a report to the trace."""
         if self.options.trace is not None and self._trace is not None:
             for event in self.totals():
                 self._write_trace(event)

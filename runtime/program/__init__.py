@@ -1,5 +1,5 @@
-"""Programs: what the executor runs, as data.
+"""Programs: the input of the executor, as data.
 
-In: planned steps. Out: `ProgramSpec`: steps over registers and slots.
+In: planned steps. Out: `ProgramSpec`, a list of steps over slots and registers.
 Open first: `program.py`.
 """

@@ -1,7 +1,8 @@
-"""Operators of ATen that run when a kernel has met trouble, for the exception that eager raises.
+"""ATen operators that run after a kernel has reported an error, to raise the exception of eager.
 
-A `Tape` is a list of entries over numbered values, the given tensors first; an entry's operands are `Slot`s of values before it.
-It is plain data, so that it can be kept. `codegen.schedule.fallback` makes it; `Otherwise` steps call it.
+A `Tape` is a list of entries over numbered values; the given tensors come first. The operands of an
+entry are `Slot`s of earlier values. A tape is plain data, so that the plan cache can store it.
+`codegen.schedule.fallback` makes it; `Otherwise` steps call it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ Entry = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tape:
-    """entries: ("view", value, shape, stride, offset), ("get", value, position) or ("call", operator, args, kwargs).
-    `names`: of the symbols whose numbers follow the `given` tensors; `kernel`: the one that met trouble."""
+    """entries: ("view", value, shape, stride, offset), ("get", value, position) or ("call",
+    operator, args, kwargs). `names`: the symbols whose values follow the `given` tensors. `kernel`:
+    the kernel that reported the error."""
 
     kernel: str
     given: int

@@ -1,10 +1,11 @@
-"""What the executor runs: a program as data.
+"""Programs as data, the input of the executor.
 
-Codegen makes a `ProgramSpec`; `runtime.executor.lower.load(spec)` turns it into a callable: the native executor,
-or the Python mirror of it where a native route is missing. A program takes its inputs as positional tensors
-and returns a tuple of its outputs. Slots 0..n_inputs-1 are the inputs; every other slot is written once by
-the step that produces it. Where sizes are not known, numbers are expressions (`ir.symbolic.expr`) over `ProgramSpec.symbols`;
-the program takes the Python numbers among those after its tensors.
+Codegen makes a `ProgramSpec`. `runtime.executor.lower.load(spec)` makes a callable of it: the
+native executor, or its Python mirror where a native route is missing. A program takes its inputs as
+positional tensors and returns a tuple of outputs. Slots 0..n_inputs-1 are the inputs. Each other
+slot is written once, by the step that produces it. Symbolic sizes are expressions
+(`ir.symbolic.expr`) over `ProgramSpec.symbols`; Python numbers among the symbols follow the tensors
+as arguments.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ import torch
 
 from ...ir.dataclass import dataclass, field
 
-MAX_PROGRAMS = 2**31 - 1  # of a launch on a GPU, in x
+MAX_PROGRAMS = 2**31 - 1  # limit of CUDA for a grid in x
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A reference to a slot inside the arguments of an `Aten` step."""
+    """A reference to a slot within the arguments of an `Aten` step."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
-    """A fresh uninitialised tensor: sizes and strides in elements."""
+    """A new uninitialised tensor. Sizes and strides are in elements."""
 
     slot: int
     shape: tuple[int, ...]
@@ -38,8 +39,9 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Raw memory that only kernels touch: `nbytes` at byte `offset` of the program's arena (64-byte aligned), or of
-    the uint8 tensor in slot `base`. Never an output, never an argument of an `Aten` or `View` step."""
+    """Raw memory for kernels only: `nbytes` at byte `offset` of the program's arena (64-byte
+    aligned), or of the uint8 tensor in slot `base`. It is never an output, nor an argument of an
+    `Aten` or `View` step."""
 
     slot: int
     offset: Any
@@ -49,13 +51,14 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Call a compiled kernel: `void kernel(void **buffers, int32_t threads, int64_t *numbers)` at `address`.
+    """Call a compiled kernel, `void kernel(void **buffers, int32_t threads, int64_t *numbers)` at
+    `address`.
 
-    buffers[i] is the data pointer (storage offset included) of slots[i]; the one after the last is that of an int32,
-    which a kernel that meets trouble (an index out of range) sets to 1. `threads` is torch's thread count
-    at run time. `keep` keeps the library alive. `writes`: slots of inputs and constants, or of views of them,
-    that the kernel changes: their version counters move as under an operator in place. `numbers`: expressions
-    that it takes, an int64 or the bits of a double each.
+    buffers[i] is the data pointer of slots[i], storage offset included. One more buffer is an int32
+    that the kernel sets to 1 on an error (an index out of range). `threads` is torch's thread count
+    at run time. `keep` keeps the library loaded. `writes`: slots of inputs and constants, or of
+    views of them, that the kernel changes; their version counters are incremented, as by an
+    operator in place. `numbers`: expressions passed as an int64 or as the bits of a double each.
     """
 
     kernel: str
@@ -68,17 +71,19 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLaunch:
-    """Launch a kernel on a GPU, on torch's current stream of `device` (with its index).
+    """Launch a GPU kernel on torch's current stream of `device` (which has an index).
 
-    `function` is the driver's handle of the kernel and `keep` what it lives as long as (`runtime.cuda.driver.load`). Its
-    parameters are the data pointers of `slots`, then `numbers` (numbers or expressions; `kinds` has a letter for each:
-    "i" int32, "q" int64, "f" float32, "d" float64), then `hidden` null pointers. The grid is `programs` (a number or an
-    expression, at most MAX_PROGRAMS) in x; none at all is no launch. `threads` of a program, and `shared` bytes of
-    dynamic shared memory. `writes`: as for a `Launch`.
+    `function` is the driver's handle of the kernel; it is valid while `keep` lives
+    (`runtime.cuda.driver.load`). Parameters are the data pointers of `slots`, then `numbers`
+    (numbers or expressions; `kinds` has a letter for each: "i" int32, "q" int64, "f" float32, "d"
+    float64), then `hidden` null pointers. The grid has `programs` blocks in x (a number or an
+    expression, at most MAX_PROGRAMS; with 0 nothing is launched), each with `threads` threads and
+    `shared` bytes of dynamic shared memory. `writes` is that of a `Launch`.
 
-    `aligned`: positions among `slots` of what the kernel takes to begin at a multiple of 16 bytes though nobody knows.
-    A launch looks; where one does not, it is `general`'s kernel, which asks for nothing and takes the same: called once
-    and without arguments, it gives (function, shared bytes) and keeps it loaded.
+    `aligned`: positions in `slots` of pointers that the kernel assumes to be multiples of 16
+    although the planner could not prove it. Each launch checks them. If one is not aligned, the
+    launch uses the kernel of `general`, which makes no such assumption and takes the same
+    parameters: `general()` loads it, once, and returns (function, shared bytes).
     """
 
     kernel: str
@@ -99,7 +104,8 @@ class DeviceLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Otherwise:
-    """If the kernels before met trouble: call(*tensors, *numbers) of these slots and expressions, which raises."""
+    """If a kernel before this step reported an error, call(*tensors, *numbers) with these slots and
+    expressions, which raises."""
 
     call: Any
     slots: tuple[int, ...]
@@ -108,8 +114,9 @@ class Otherwise:
 
 @dataclass(frozen=True, slots=True)
 class Aten:
-    """Call an ATen operator below autograd's need: `results = op(*args, **kwargs)`; args may hold `Slot`s and
-    expressions, also nested in lists. results[i] is the slot for result i, or None where it is not needed or not a tensor."""
+    """Call an ATen operator without autograd: `results = op(*args, **kwargs)`. Arguments may
+    contain `Slot`s and expressions, also in nested lists. results[i] is the slot of result i, or
+    None if it is unused or not a tensor."""
 
     op: Any  # torch._ops.OpOverload
     args: tuple[Any, ...]
@@ -119,8 +126,8 @@ class Aten:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """slot = base.as_strided(shape, stride, offset): offset in elements from the *base's storage* start when
-    `absolute`, else relative to the base's own offset."""
+    """slot = base.as_strided(shape, stride, offset). The offset is in elements, from the start of
+    the base's storage if `absolute`, else from the base's own offset."""
 
     slot: int
     base: int
@@ -132,7 +139,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """These slots are dead from here on."""
+    """The program no longer needs these slots."""
 
     slots: tuple[int, ...]
 
@@ -143,14 +150,17 @@ Step = Alloc | Scratch | Launch | DeviceLaunch | Otherwise | Aten | View | Free
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """A whole program. `constants` fills slots with real tensors before the first step.
+    """A whole program. `constants` are real tensors that fill slots before the first step.
 
-    arena     bytes of scratch memory needed during a call (one arena a running call; calls may overlap in
-              threads)
+    arena     bytes of scratch memory needed during a call (one arena per running call, since calls
+              in threads may overlap)
     outputs   slots of the results, in order; a slot may occur twice, and may be an input
-    joined    positions of the outputs of which nobody is to know what they are views of (see `ir.graph.nodes.Graph`)
-    names     of each step that computes (`Launch`, `DeviceLaunch`, `Aten`), in order, what reports call it; empty: nothing
-    symbols   where each symbol comes from, as `Graph.symbols` has it; `n_numbers`: Python numbers that a call brings
+    joined    positions of outputs that are returned as tensors of their own, not as views (see
+              `ir.graph.nodes.Graph`)
+    names     label in reports of each computing step (`Launch`, `DeviceLaunch`, `Aten`), in order;
+              empty: none
+    symbols   origin of each symbol, as in `Graph.symbols`
+    n_numbers   Python numbers passed to a call after the tensors
     """
 
     name: str

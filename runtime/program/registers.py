@@ -1,8 +1,10 @@
-"""A symbolic program's expressions as register code, for the native executor (runtime/native/executor/registers.cpp).
+"""Register code for the expressions of a symbolic program
+(runtime/native/executor/registers.cpp).
 
-`Registers` gives each expression that a step needs a register of 64 bits; equal ones share it. `lowered()` is what the
-native program reads: the registers with the constants in place, what is read from a call's inputs, and one
-operation after the other. An operation that is not in `CODES` raises NotNative: the Python mirror runs such a program.
+`Registers` assigns a 64-bit register to each expression that a step needs; equal expressions share
+one. `lowered()` returns the tuple that the native program reads: registers with constants filled
+in, reads of a call's inputs, and a sequence of operations. An operation that is not in `CODES`
+raises NotNative; the Python mirror then runs the program.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from typing import Any
 
 from ...ir.symbolic.expr import Expr, Symbol, fold, kind_of
 
-# (op, kind of the result, kind of the operands) -> name of the operation, as OPERATIONS of numbers.cpp has them
+# Names of the operations, in the order of OPERATIONS in registers.cpp.
 CODES: tuple[str, ...] = (
     "add", "sub", "mul", "floordiv", "mod", "min", "max", "abs", "to_real", "real_add", "real_sub",
     "real_mul", "real_truediv", "real_neg", "real_abs", "real_min", "real_max", "real_int",
     "real_floor", "real_ceil", "real_round", "real_floordiv", "real_mod", "real_pow", "real_sqrt",
     "real_exp", "real_log", "and", "or", "xor", "real_sin", "real_cos", "real_tan", "real_tanh",
 )  # fmt: skip
-# where a symbol comes from, as `enum class NumberSource` of numbers.h
+# Origins of a symbol, as in `enum class NumberSource` of registers.h.
 SOURCES = {"size": 0, "stride": 1, "offset": 2, "int": 3, "float": 4}
 _FROM_FLOAT = ("int", "floor", "ceil", "round")
 
@@ -28,11 +30,12 @@ Place = tuple[int, str]  # a register, and its kind
 
 
 class NotNative(Exception):
-    """An expression that the register code has no operation for."""
+    """An expression without an operation in the register code."""
 
 
 class Registers:
-    """The registers of one program. `symbols`: Symbol -> where it comes from, as `Graph.symbols` says it."""
+    """The registers of one program. `symbols` maps each symbol to its origin, as
+    `Graph.symbols`."""
 
     def __init__(self, symbols: Mapping[Any, Any]) -> None:
         self.values: list[int] = []
@@ -59,13 +62,15 @@ class Registers:
         return tuple(self.of(value) for value in values)
 
     def handed(self, values: Sequence[Any]) -> tuple[tuple[int, bool], ...]:
-        """(register, is a float) of numbers that a kernel or a Python form takes."""
+        """(register, is a float) of numbers passed to a kernel or a Python form."""
         return tuple((self.of(value), kind_of(value) == "float") for value in values)
 
     def place(self, value: Any) -> Place:
         if not isinstance(value, (int, float, Expr)):
             raise NotNative(f"{value!r} is no number")
-        return fold(value, self._constant, self._symbol, self._operation)  # type: ignore[no-any-return]
+        return fold(  # type: ignore[no-any-return]
+            value, self._constant, self._symbol, self._operation
+        )
 
     def _symbol(self, symbol: Symbol) -> Place:
         return self._symbols[symbol.name]
@@ -87,7 +92,8 @@ class Registers:
             return self._operation("sub", kind, self._constant(0), *operands)
         real = kind == "float" or op in _FROM_FLOAT or any(k == "float" for _, k in operands)
         if real and op in ("min", "max") and len({k for _, k in operands}) != 1:
-            raise NotNative(f"{op} of an int and a float")  # the kind of the result is a question
+            # The kind of the result would depend on the operands.
+            raise NotNative(f"{op} of an int and a float")
         if real:
             operands = tuple(self._real(one) for one in operands)
         return self._emit(f"real_{op}" if real else op, [n for n, _ in operands]), kind
@@ -106,14 +112,14 @@ class Registers:
         return self._known[key]
 
     def lowered(self) -> tuple[Any, ...] | None:
-        """What the native program reads; None where it has no numbers."""
+        """The tuple that the native program reads; None for a program without numbers."""
         if not self.values:
             return None
         return tuple(self.values), tuple(self.reads), tuple(self.code)
 
 
 def values_of(symbols: Mapping[Any, Any], inputs: Sequence[Any]) -> dict[str, Any]:
-    """The symbols' values in a call, by name: for the mirror."""
+    """The values of the symbols in a call, by name, for the mirror."""
     return {symbol.name: _value(source, inputs) for symbol, source in symbols.items()}
 
 

@@ -1,5 +1,5 @@
-"""Reports: events become what a user reads.
+"""Reports: turns events into text for users.
 
-In: events of one callable. Out: `Report`, as text, HTML, JSON and a Perfetto trace.
+In: the events of one callable. Out: a `Report`, as text, HTML, JSON and a Perfetto trace.
 Open first: `report.py`.
 """

@@ -1,9 +1,10 @@
-"""What changed between two reports: breaks, recompiles, kernels, calls and frames that are new, gone or cost otherwise.
+"""Comparison of two reports: breaks, recompiles, kernels, calls and frames that are new, gone or
+have another cost.
 
-In: two `report.Report`s, made in this process or read from JSON. Out: a `ReportDiff`, whose records say what is worse.
-Places are compared without their line numbers, by file, function and what was met there: a line that has moved is the
-line that it was. Times count only where both sides have measured them, and by no less than a quarter and a
-microsecond. Called by `Report.diff`.
+In: two `report.Report`s, made in this process or read from JSON. Out: a `ReportDiff`, whose records
+tell what is worse. Locations are compared by file, function and finding, without line numbers, so a
+moved line is the same line. Times count only where both reports have measured them, and only if
+they differ by a quarter and a microsecond. `Report.diff` calls `diff`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from .records import Place
 if TYPE_CHECKING:
     from .report import Report
 
-_PART = 1.25  # times by which a time has to differ
-_LEAST = 1e-6  # and seconds
+_PART = 1.25  # factor by which times must differ
+_LEAST = 1e-6  # seconds by which times must differ
 _PLACE = tuple(field.name for field in dataclasses.fields(Place))
 
 
 @dataclass(frozen=True, slots=True)
 class DiffRecord(Place):
-    """One difference. `kind`: "break", "recompile", "plain", "fallback", "frame", "kernel" or "call";
-    `change`: "new", "gone", "more" or "less", of `before` and `now`, which are `unit`: "times", "seconds", or what is
-    counted. `worse`: the new report is the worse one for it."""
+    """One difference. `kind`: "break", "recompile", "plain", "fallback", "frame", "kernel" or
+    "call". `change`: "new", "gone", "more" or "less". `before` and `now` are in `unit`: "times",
+    "seconds", or the name of what is counted. `worse`: whether the new report is worse in this
+    respect."""
 
     kind: str = ""
     change: str = ""
@@ -43,7 +45,7 @@ class DiffRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class ReportDiff:
-    """The differences of two reports, what is worse first; true if there are any."""
+    """The differences of two reports, the worse ones first. True if there are any."""
 
     name: str
     records: tuple[DiffRecord, ...] = ()
@@ -53,7 +55,7 @@ class ReportDiff:
 
     @property
     def worse(self) -> list[DiffRecord]:
-        """What the new report is worse for."""
+        """The differences in which the new report is worse."""
         return [record for record in self.records if record.worse]
 
     def of(self, kind: str, change: str = "") -> list[DiffRecord]:
@@ -61,7 +63,7 @@ class ReportDiff:
         return [r for r in self.records if r.kind == kind and change in ("", r.change)]
 
     def text(self, width: int = 100) -> str:
-        """A line or two a difference."""
+        """One or two lines for each difference."""
         if not self.records:
             return f"{self.name}: no difference"
         worse = len(self.worse)
@@ -74,7 +76,7 @@ class ReportDiff:
     __str__ = text
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The differences as plain values."""
         return {"name": self.name, "records": [dataclasses.asdict(r) for r in self.records]}
 
 
@@ -99,10 +101,11 @@ def _amounts(record: DiffRecord) -> str:
     return ""
 
 
-# -- what is compared ------------------------------------------------------------------------------------------
+# -- what is compared ------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How one list of records is compared: who is whom, how it is told, what it costs; `bad`: each is one too many."""
+    """How one list of records is compared: identity, title and cost of a record. `bad`: each new
+    record makes the report worse."""
 
     name: str
     records: Callable[[Report], Iterable[Any]]
@@ -179,7 +182,7 @@ _KINDS = (
         lambda r: r.seconds,
         bad=False,
     ),
-)  # fmt: skip
+)
 
 # (attribute of a frame, what it counts, whether more is worse)
 _COUNTS = (
@@ -190,14 +193,14 @@ _COUNTS = (
 
 
 def diff(new: Report, old: Report) -> ReportDiff:
-    """What is otherwise in `new` than in `old`."""
+    """The differences of `new` from `old`."""
     found = [record for kind in _KINDS for record in _compared(kind, new, old)]
     found += _counts(new, old)
     return ReportDiff(new.name, tuple(sorted(found, key=lambda record: not record.worse)))
 
 
 def _compared(kind: _Kind, new: Report, old: Report) -> Iterator[DiffRecord]:
-    """Equal ones are told apart by their order only: the first is the first."""
+    """Records with equal keys are matched in order."""
     now, before = _grouped(kind, new), _grouped(kind, old)
     for key in {**now, **before}:
         mine, others = now.get(key, []), before.get(key, [])
@@ -230,13 +233,17 @@ def _costs(kind: _Kind, one: Any, other: Any) -> Iterator[DiffRecord]:
 def _record(kind: _Kind, one: Any, change: str, worse: bool) -> DiffRecord:
     place = {name: getattr(one, name) for name in _PLACE}
     return DiffRecord(
-        **place, kind=kind.name, change=change, title=kind.title(one).rstrip(": "),
-        frame=one.frame, worse=worse,
-    )  # fmt: skip
+        **place,
+        kind=kind.name,
+        change=change,
+        title=kind.title(one).rstrip(": "),
+        frame=one.frame,
+        worse=worse,
+    )
 
 
 def _counts(new: Report, old: Report) -> Iterator[DiffRecord]:
-    """Frames that both have, with other numbers."""
+    """Differences in the counts of frames that both reports contain."""
     before = {frame.frame: frame for frame in old.frames}
     for frame in new.frames:
         other = before.get(frame.frame)
@@ -245,6 +252,13 @@ def _counts(new: Report, old: Report) -> Iterator[DiffRecord]:
             if now != was:
                 place = {part: getattr(frame, part) for part in _PLACE}
                 yield DiffRecord(
-                    **place, kind="frame", title=frame.frame, change="more" if now > was else "less",
-                    frame=frame.frame, before=was, now=now, unit=unit, worse=more_is_worse and now > was,
-                )  # fmt: skip
+                    **place,
+                    kind="frame",
+                    title=frame.frame,
+                    change="more" if now > was else "less",
+                    frame=frame.frame,
+                    before=was,
+                    now=now,
+                    unit=unit,
+                    worse=more_is_worse and now > was,
+                )

@@ -1,4 +1,4 @@
-"""Places of a report, out of the locations of events. Used by the folds."""
+"""Converts locations of events to places of a report, for the folds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLACE = tuple(field.name for field in dataclasses.fields(Place))
 
 
 def at(where: Location | None) -> dict[str, Any]:
-    """The fields of a Place."""
+    """The fields of a Place for this location."""
     if where is None:
         return {}
     return {name: getattr(where, name) for name in _PLACE} | {"file": where.shown}

@@ -1,9 +1,9 @@
-"""The folds: from a sequence of events to each list of a report, by pure functions.
+"""Folds: pure functions from a sequence of events to each list of a report.
 
-In: a `Folding`, the events with an index by kind. Out: records (`runtime.report.records`), in the order in which things
-happened. Any sequence of events has a meaning: one that lacks its beginning (the log is bounded), or that holds the
-events of several frames, too. `FOLDS` names the fold of each list; that of programs' steps and graphs is in
-`fold_programs`. Called by `report.Report`.
+In: a `Folding`, the events with an index by kind. Out: records (`runtime.report.records`), in the
+order of the events. Any sequence of events is valid, also one whose beginning is lost (the log is
+bounded) and one with events of several frames. `FOLDS` maps each list to its fold; those of kernels
+and graphs are in `program_folds`. `report.Report` calls them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from .records import (
     WarningRecord,
 )
 
-FEWEST = 2  # sampled calls of which a mean is told: one alone may be of a call like no other
+FEWEST = 2  # least number of sampled calls for a mean, since a single call may be untypical
 ENTERED = (events.Captured, events.Adopted)
 
 
 class Folding:
-    """Events with what several folds ask of them."""
+    """Events with indices that several folds need."""
 
     def __init__(self, found: Iterable[events.Event]) -> None:
         self.events = tuple(found)
@@ -58,12 +58,12 @@ class Folding:
 
     @cached_property
     def entered(self) -> list[Any]:
-        """What is told of entries, in order."""
+        """The events of new entries, in order."""
         return [event for event in self.events if type(event) in ENTERED]
 
     @cached_property
     def by_frame(self) -> dict[str, list[Any]]:
-        """The events of each frame, the frames in the order in which they were first met."""
+        """The events of each frame; frames in the order of their first event."""
         found: dict[str, list[Any]] = {}
         for event in self.events:
             if event.frame:
@@ -83,7 +83,7 @@ class Folding:
 
     @cached_property
     def programs(self) -> list[events.Compiled]:
-        """What was compiled, or taken over with an entry, in order."""
+        """The compiled or adopted programs, in order."""
         found = []
         for event in self.events:
             if type(event) is events.Compiled:
@@ -96,13 +96,13 @@ class Folding:
         return found
 
     def number(self, event: events.Event, frame: str = "") -> int:
-        """The number of the entry that an event belongs to; 0: of none. `frame`: of the event that it is part of."""
+        """The number of the entry of an event, or 0. `frame`: that of the enclosing event."""
         return self.numbers.get((event.frame or frame, event.entry), 0)
 
 
-# -- what was captured -----------------------------------------------------------------------------------------
+# -- what was captured -----------------------------------------------------------------------------
 def fold_frames(told: Folding) -> list[FrameRecord]:
-    """One record a frame, in the order in which they were first met."""
+    """One record per frame, in the order in which the frames were first met."""
     breaks, guards = _count(fold_breaks(told)), _count(fold_guards(told))
     programs: dict[str, list[events.Compiled]] = {}
     for program in told.programs:
@@ -164,7 +164,7 @@ def _stages(captured: Iterable[Any]) -> tuple[tuple[str, float], ...]:
 
 
 def _clocked(begun: list[events.Counted]) -> dict[str, Any]:
-    """What the sampled calls took."""
+    """Mean times of the sampled calls."""
     samples, seconds = sum(e.samples for e in begun), sum(e.seconds for e in begun)
     plain = _as_written(begun)
     if samples < FEWEST or seconds <= 0:
@@ -187,12 +187,12 @@ def _as_written(begun: list[events.Counted]) -> dict[str, Any]:
 
 
 def _spans(captured: Iterable[Any]) -> tuple[tuple[int, int], ...]:
-    """The line ranges of resume functions, each once, by their first line."""
+    """The line ranges of resume functions, without duplicates, by first line."""
     return tuple(sorted({(e.span[0], e.span[1]) for e in captured if len(e.span) == 2}))
 
 
 def _covered(compiled: Iterable[Any], where: Location | None) -> tuple[int, ...]:
-    """The lines in the frame's file that its graphs cover."""
+    """The lines of the frame's file that its graphs cover."""
     if where is None:
         return ()
     nodes = (node.where for e in compiled if e.sketch for node in e.sketch.nodes)
@@ -206,7 +206,7 @@ def _covered(compiled: Iterable[Any], where: Location | None) -> tuple[int, ...]
 
 
 def fold_entries(told: Folding) -> list[EntryRecord]:
-    """One record an entry, in the order in which they were made."""
+    """One record per entry, in the order in which they were made."""
     hits = {(e.frame, entry): n for e in told.of(events.Counted) for entry, n in e.entry_hits}
     checks = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.guards}
     values = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.values}
@@ -254,9 +254,9 @@ def _graph_name(entered: Any, compiled: list[events.Compiled]) -> str:
     return next((c.graph for c in compiled if c.graph), "graph")
 
 
-# -- what it cost and why --------------------------------------------------------------------------------------
+# -- what it cost and why --------------------------------------------------------------------------
 def fold_breaks(told: Folding) -> list[BreakRecord]:
-    """Graph breaks, one a place, in the order in which they were met."""
+    """Graph breaks, one per location, in the order in which they were met."""
     gaps: dict[Any, tuple[float, int]] = {}
     for e in told.of(events.Counted):
         if e.after is not None and e.gap_samples:
@@ -266,7 +266,8 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
     for e in told.of(events.GraphBreak):
         row, key = codes.lookup(e.code), (e.code, e.where, e.inlined, e.frame)
         spent, samples = gaps.get((e.frame, e.where), (0.0, 0))
-        # What resumes a loop over an iterator from outside meets it again, and cannot tell where it came from.
+        # A function that resumes a loop over an outside iterator meets the break again and no
+        # longer knows its origin, so the first reason stays.
         reason = found[key].reason if key in found else e.reason
         found[key] = BreakRecord(
             **at(e.where),
@@ -286,7 +287,7 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
 
 
 def fold_recompiles(told: Folding) -> list[RecompileRecord]:
-    """Each recompile, in order."""
+    """All recompiles, in order."""
     growing = _growing(told.of(events.Recompile))
     bound: dict[str, dict[str, str]] = {}
     for e in told.of(events.Symbolic):
@@ -319,11 +320,11 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
 
 
 ALL = "sizes and numbers"
-"""The source of a Symbolic event on all of a frame: an operator cannot do with any that is open."""
+"""The source of a Symbolic event about a whole frame, if an operator supports no symbolic size."""
 
 
 def _bound(e: events.Recompile, plain: dict[str, str]) -> str:
-    """Why a size that this recompile is about is no input of the graph; `plain`: size -> why."""
+    """Why a size in this recompile is not symbolic. `plain`: size -> reason."""
     for source, why in plain.items():
         if source == ALL or source.startswith(f"{e.source}.shape["):
             return why
@@ -333,7 +334,7 @@ def _bound(e: events.Recompile, plain: dict[str, str]) -> str:
 
 
 def _growing(recompiles: Iterable[events.Recompile]) -> set[int]:
-    """Those of containers that were longer by one than at the recompile before, which made them longer by one too."""
+    """The recompiles of containers that grew by one, as they did before the previous recompile."""
     found: set[int] = set()
     latest: dict[tuple[str, str], tuple[str, bool]] = {}
     for e in recompiles:
@@ -348,7 +349,7 @@ def _growing(recompiles: Iterable[events.Recompile]) -> set[int]:
 
 
 def fold_symbolic(told: Folding) -> list[SymbolicRecord]:
-    """Sizes and numbers that became inputs of graphs, each once a frame."""
+    """Sizes and numbers that became inputs of graphs, each once per frame."""
     found = {
         (e.frame, e.source): SymbolicRecord(
             **at(e.where), source=e.source, why=e.why, frame=e.frame
@@ -359,7 +360,7 @@ def fold_symbolic(told: Folding) -> list[SymbolicRecord]:
 
 
 def fold_guards(told: Folding) -> list[GuardRecord]:
-    """The conditions of all entries, each once a frame."""
+    """The conditions of all entries, each once per frame."""
     found: dict[tuple[str, str], GuardRecord] = {}
     for e in reversed(told.entered):
         number = told.number(e)
@@ -377,7 +378,7 @@ def fold_guards(told: Folding) -> list[GuardRecord]:
 
 
 def fold_libraries(told: Folding) -> list[LibraryRecord]:
-    """Files of kernels, in the order in which they were built or loaded."""
+    """Kernel libraries, in the order in which they were built or loaded."""
     return [
         LibraryRecord(e.name, e.bytes, e.seconds, e.cached, tuple(e.covers), e.frame, e.at)
         for e in told.of(events.KernelBuilt)
@@ -385,7 +386,7 @@ def fold_libraries(told: Folding) -> list[LibraryRecord]:
 
 
 def fold_schedules(told: Folding) -> list[ScheduleRecord]:
-    """Kernels that were timed in several ways, in order."""
+    """Kernels with timed alternatives, in order."""
     return [
         ScheduleRecord(e.name, e.chosen, e.times, e.remembered, tuple(e.covers), e.frame)
         for e in told.of(events.Tuned)
@@ -393,7 +394,7 @@ def fold_schedules(told: Folding) -> list[ScheduleRecord]:
 
 
 def fold_notes(told: Folding) -> list[NoteRecord]:
-    """Fallbacks and plain frames, equal ones once with a count."""
+    """Fallbacks and plain frames; equal ones are one record with a count."""
     found: dict[Any, NoteRecord] = {}
     seen = {e.frame: e.where for e in reversed(told.of(events.FrameSeen))}
     for e in told.events:
@@ -414,17 +415,17 @@ def fold_notes(told: Folding) -> list[NoteRecord]:
 
 
 def fold_warnings(told: Folding) -> list[WarningRecord]:
-    """The warnings that were given, in order."""
+    """The warnings that were issued, in order."""
     return [WarningRecord(e.code, e.text, e.at) for e in told.of(events.Warned)]
 
 
-# -- when ------------------------------------------------------------------------------------------------------
+# -- when ------------------------------------------------------------------------------------------
 def _moment(e: Any, kind: str, title: str, seconds: float = 0.0) -> Moment:
     return Moment(e.at - seconds, kind, title, e.frame, seconds)
 
 
 def _capture_moments(e: Any) -> list[Moment]:
-    """The capture, and its guards at the end of it; the graph's program is told of by an event of its own."""
+    """The capture, and the guards at its end. Compilation has an event of its own."""
     part = "what follows a break" if e.resumed else "the frame"
     found = [_moment(e, "capture", f"capture of {part}", sum((s for _, s in e.seconds), 0.0))]
     guards = dict(e.seconds).get("guards", 0.0)
@@ -454,7 +455,7 @@ _MOMENTS: dict[type, Callable[[Any], list[Moment]]] = {
 
 
 def fold_timeline(told: Folding) -> list[Moment]:
-    """What happened when, by beginning; what takes longer before what is part of it."""
+    """The timeline, by start; an enclosing moment comes before its parts."""
     found = [m for e in told.events if type(e) in _MOMENTS for m in _MOMENTS[type(e)](e)]
     return sorted(found, key=lambda moment: (moment.at, -moment.seconds))
 

@@ -1,8 +1,8 @@
-"""Reports as JSON and back: the records of `runtime.report.records`, field by field.
+"""Conversion of reports to and from JSON: the records of `runtime.report.records`, field by field.
 
-In: a `report.Report`, or the text that `Report.json` gave. Out: plain values, or a report whose lists are there
-without events. Names that this version does not know are passed over, those that are missing have their defaults; a
-newer schema is refused. Called by `Report.as_dict` and `Report.from_json`.
+In: a `report.Report`, or the text of `Report.json`. Out: plain values, or the lists of a report,
+which then needs no events. Unknown names are ignored and missing ones get their defaults; a newer
+schema is refused. `Report.as_dict` and `Report.from_json` call this module.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LISTS: dict[str, type] = {
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """Everything as plain values."""
+    """The whole report as plain values."""
     return {
         "schema": SCHEMA,
         "name": report.name,
@@ -55,7 +55,8 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def lists_of(text: str) -> tuple[str, int, dict[str, list[Any]]]:
-    """(name, dropped, lists) of a report that was written. Raises OptionError for what is none, or is newer."""
+    """(name, dropped, lists) of a written report. Raises OptionError if the text is no report or
+    has a newer schema."""
     try:
         told = json.loads(text)
     except ValueError as error:
@@ -84,13 +85,13 @@ def _types(record: type) -> dict[str, Any]:
 
 
 def made_of(record: type, told: dict[str, Any]) -> Any:
-    """The record with these fields, each as its type has it."""
+    """The record with these fields, each converted to its type."""
     kinds = _types(record)
     return record(**{name: _value(kinds[name], v) for name, v in told.items() if name in kinds})
 
 
 def _value(kind: Any, told: Any) -> Any:
-    """A value as the field's type has it: JSON knows no tuples and no records."""
+    """A value of the field's type, since JSON has neither tuples nor records."""
     if kind is Sketch:
         nodes = tuple(made_of(SketchNode, one) for one in told["nodes"])
         return Sketch(nodes=nodes, text=told["text"])
@@ -101,7 +102,7 @@ def _value(kind: Any, told: Any) -> Any:
         if len(parts) == 2 and parts[1] is Ellipsis:
             return tuple(_value(parts[0], one) for one in told)
         return tuple(_value(part, one) for part, one in zip(parts, told, strict=True))
-    if isinstance(kind, types.UnionType):  # with None
+    if isinstance(kind, types.UnionType):  # X | None
         return None if told is None else _value(typing.get_args(kind)[0], told)
     if kind is float:
         return float(told)

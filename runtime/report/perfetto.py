@@ -1,10 +1,12 @@
-"""A report on a time line, in the Trace Event Format that Perfetto and chrome://tracing open.
+"""A report as a timeline in the Trace Event Format, which Perfetto and chrome://tracing open.
 
-In: a `report.Report`. Out: plain values for JSON: a row a frame with captures and what is part of them as slices,
-breaks, recompiles and notes as points; and a row a graph with the steps of one call, as long as their sampled runs
-took. Within a row slices lie in each other or apart, as viewers expect it. Called by `Report.trace`.
+In: a `report.Report`. Out: plain values for JSON. There is a row per frame, with captures and their
+stages as slices and breaks, recompiles and notes as points; and a row per graph with the steps of
+one call, with their sampled times. Slices of one row are nested or disjoint, as viewers require.
+`Report.trace` calls this module.
 
-The format: Google, "Trace Event Format", 2016 (a JSON object with "traceEvents"; times in microseconds).
+Format: Google, "Trace Event Format", 2016 (a JSON object with "traceEvents"; times in
+microseconds).
 """
 
 from __future__ import annotations
@@ -18,14 +20,12 @@ if TYPE_CHECKING:
     from .records import KernelRecord, Moment
     from .report import Report
 
-_HAPPENED, _CALLS = (
-    1,
-    2,
-)  # the "processes" of the viewer: what happened when, and one call of each graph
+# The "processes" of the viewer: the timeline of the process, and one call of each graph.
+_HAPPENED, _CALLS = 1, 2
 
 
 def trace(report: Report) -> dict[str, Any]:
-    """The whole file."""
+    """The content of the whole file."""
     return {
         "traceEvents": [*_timeline(report.timeline), *_calls(report)],
         "displayTimeUnit": "ms",
@@ -38,7 +38,7 @@ def _named(what: str, row: int, process: int, name: str) -> dict[str, Any]:
 
 
 def _timeline(moments: Sequence[Moment]) -> Iterator[dict[str, Any]]:
-    """Frames from the first that was met on."""
+    """The rows of frames, in the order in which they were first met."""
     if not moments:
         return
     yield _named("process_name", 0, _HAPPENED, "graftjit")
@@ -52,14 +52,18 @@ def _timeline(moments: Sequence[Moment]) -> Iterator[dict[str, Any]]:
 
 
 def _row(moments: Sequence[Moment], row: int, began: float) -> Iterator[dict[str, Any]]:
-    """`moments` come by their beginning, the longer of two first. Clocks differ by a little: what ends after that in
-    which it began ends with it."""
-    ends: list[float] = []  # of the slices that are open
+    """One row. `moments` are ordered by start, the longer of two first. Clocks differ slightly, so
+    a slice is cut at the end of the enclosing slice."""
+    ends: list[float] = []  # of the open slices
     for moment in moments:
         start = (moment.at - began) * 1e6
         base = {
-            "name": moment.title, "cat": moment.kind, "pid": _HAPPENED, "tid": row, "ts": start,
-        }  # fmt: skip
+            "name": moment.title,
+            "cat": moment.kind,
+            "pid": _HAPPENED,
+            "tid": row,
+            "ts": start,
+        }
         if moment.seconds <= 0:
             yield base | {"ph": "i", "s": "t"}
             continue
@@ -71,7 +75,7 @@ def _row(moments: Sequence[Moment], row: int, began: float) -> Iterator[dict[str
 
 
 def _calls(report: Report) -> Iterator[dict[str, Any]]:
-    """One call of each graph whose steps were timed, all from the same time on."""
+    """One call of each graph with timed steps; all calls start at 0."""
     graphs: dict[tuple[str, int, str], list[KernelRecord]] = {}
     for step in report.kernels:
         graphs.setdefault((step.frame, step.entry, step.graph), []).append(step)
@@ -99,6 +103,12 @@ def _slice(step: KernelRecord, row: int, at: float) -> dict[str, Any]:
         "lines": ", ".join(f"{place.file}:{place.line}" for place in step.lines),
     }
     return {
-        "ph": "X", "name": step.name, "cat": step.kind, "pid": _CALLS, "tid": row, "ts": at,
-        "dur": step.seconds * 1e6, "args": {name: value for name, value in told.items() if value},
-    }  # fmt: skip
+        "ph": "X",
+        "name": step.name,
+        "cat": step.kind,
+        "pid": _CALLS,
+        "tid": row,
+        "ts": at,
+        "dur": step.seconds * 1e6,
+        "args": {name: value for name, value in told.items() if value},
+    }

@@ -1,7 +1,8 @@
-"""The folds of programs: their steps, with what these move, compute and take, and the graphs that they came from.
+"""Folds of programs: their steps with bytes, operations and times, and their graphs.
 
-In: a `folds.Folding`: the `Compiled` events with the facts of each step, the `Timed` ones with what runs took. Out:
-`KernelRecord`s, which say how near a step comes to what the machine can do, and `GraphRecord`s. Called by `folds`.
+In: a `folds.Folding`: the `Compiled` events with the facts of each step, and the `Timed` events
+with run times. Out: `KernelRecord`s, which compare each step with the limits of the machine, and
+`GraphRecord`s. `folds` uses this module.
 """
 
 from __future__ import annotations
@@ -24,17 +25,14 @@ _Times = dict[
 
 
 def fold_kernels(told: Folding) -> list[KernelRecord]:
-    """The steps of all programs, in the order in which they run."""
+    """The steps of all programs, in execution order."""
     times = _times(told)
-    return [
-        _kernel(told, e, step, times)
-        for e in told.programs
-        for step in e.steps
-    ]  # fmt: skip
+    return [_kernel(told, e, step, times) for e in told.programs for step in e.steps]
 
 
 def _times(told: Folding) -> _Times:
-    """What was measured of each program: (median seconds, samples) of its steps, and the machine's limits."""
+    """The measurements of each program: (median seconds, samples) of its steps, and the limits of
+    the machine."""
     found: _Times = {}
     for e in told.of(events.Timed):
         steps = {name: (seconds, samples) for name, seconds, samples in e.steps}
@@ -48,9 +46,8 @@ def _kernel(
     steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
     seconds, samples = steps.get(step.name, (0.0, 0))
     share, bound = _judged(e, step, seconds, roofs)
-    if (
-        share > roofline.BEYOND
-    ):  # it does not do what its facts say, or the machine was never measured alone
+    # The facts of the step are wrong, or other processes ran while the machine was measured.
+    if share > roofline.BEYOND:
         share, bound = 0.0, ""
     places = tuple(Place(**at(line)) for line in step.lines)
     return KernelRecord(
@@ -80,15 +77,16 @@ def _kernel(
 def _judged(
     e: events.Compiled, step: events.StepFacts, seconds: float, roofs: tuple[roofline.Row, ...]
 ) -> tuple[float, str]:
-    """Share of the roofline and bound. None for GPUs, nor where the sizes of the calls that were timed are not those that
-    the step's facts are of."""
+    """(share of the roofline, bound). Empty for GPUs, and for symbolic sizes, since the timed calls
+    may have other sizes than the step's facts."""
     if step.device != "cpu" or e.varied:
         return 0.0, ""
     return roofline.judged(roofs, seconds, step.reads + step.writes, step.flops, step.dtype)
 
 
 def beats_the_roof(told: Folding) -> bool:
-    """Whether a step was quicker than the machine is said to be: it was measured while others used it."""
+    """Whether a step was faster than the measured limit of the machine, so that the limit was
+    measured while the machine was busy."""
     times = _times(told)
     for e in told.programs:
         steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
@@ -101,12 +99,12 @@ def beats_the_roof(told: Folding) -> bool:
 
 
 def _source(e: events.Compiled, step: events.StepFacts) -> str:
-    """The text of a kernel, in several parts where it is several launches."""
+    """The source text of a step: that of all its launches."""
     return "\n\n".join(filter(None, (cut(e.source, one) for one in step.symbols or (step.name,))))
 
 
 def cut(text: str, name: str) -> str:
-    """The text of one kernel out of that of its library: the comments above it, and all to the end of its body."""
+    """The text of one kernel from that of its library: the comments above it, and its body."""
     found = re.search(
         rf'^(?:(?://|#)[^\n]*\n|@[^\n]*\n)*(?:extern "C" [^\n]*\b|def ){re.escape(name)}\(',
         text,
@@ -121,7 +119,7 @@ def cut(text: str, name: str) -> str:
 
 
 def fold_graphs(told: Folding) -> list[GraphRecord]:
-    """The graphs that became programs, in the order in which they did."""
+    """The graphs that became programs, in order."""
     return [
         GraphRecord(
             name=e.graph,
@@ -138,14 +136,19 @@ def fold_graphs(told: Folding) -> list[GraphRecord]:
 
 def _node(node: events.SketchNode) -> NodeRecord:
     return NodeRecord(
-        **at(node.where), name=node.name, op=node.op, type=node.type, inputs=node.inputs,
+        **at(node.where),
+        name=node.name,
+        op=node.op,
+        type=node.type,
+        inputs=node.inputs,
         kernel=node.step,
-    )  # fmt: skip
+    )
 
 
 def _text(sketch: events.Sketch) -> str:
-    """The graph as typed lines, one a node."""
-    if sketch.text:  # what a resume function is handed beside the locals has no name in the program
+    """The graph as typed lines, one per node."""
+    # Values on the stack at a break have no name in the program.
+    if sketch.text:
         return re.sub(r"(?<![\w.])\.stack\d+", "a value between two steps", sketch.text)
     return "\n".join(
         f"{node.name}: {node.type or '?'} = {node.op}({', '.join(node.inputs)})"

@@ -1,7 +1,8 @@
-"""Recompiles in the text report: those for one reason together, and those that are over left out.
+"""Recompiles in the text report: groups them by reason, and omits those that cannot recur.
 
-In: the RecompileRecords of a Report. Out: groups, the values that a Source went through, and which changes compile
-nothing any more, for what varied has become an input of the graph. Read by `text_problems` and `text_summary`.
+In: the RecompileRecords of a Report. Out: groups, and the values that a source had. A recompile
+cannot recur if what varied is an input of the graph now. `text.problems` and `text.summary` use
+this module.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from .report import Report
 
 PLAIN = "plain, for "
-"""How the reason begins for which a size or number is no input, but compiled for as it is."""
+"""The beginning of the reason why a size or number is specialised."""
 VALUES_SHOWN = 8
 VALUES_WIDTH = 180
-"""Columns that values take together, two lines of a screen."""
+"""The width in columns of a list of values: two lines of a screen."""
 
 _SHAPE = re.compile(r"(.*\[)([\d, ]*)(\].*)")
 _UNNAMED = re.compile(r"^\.stack\d+(\[\d+\])*")
@@ -31,7 +32,7 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def waiting(report: Report) -> list[list[RecompileRecord]]:
-    """The recompiles that more calls may repeat, grouped by Source and frame."""
+    """The recompiles that may recur, grouped by source and frame."""
     symbols = _symbols(report)
     return _grouped([r for r in report.recompiles if not _settled(r, symbols)])
 
@@ -57,7 +58,7 @@ def _symbols(report: Report) -> set[tuple[str, str]]:
 
 
 def _settled(record: RecompileRecord, symbols: set[tuple[str, str]]) -> bool:
-    """Whether all that differed is an input of the graph now."""
+    """Whether everything that differed is an input of the graph now."""
     if (record.frame, record.source) in symbols:
         return all(_NUMBER.fullmatch(value) for value in (record.now, record.before))
     sizes = _differing(clean(record.before), clean(record.now))
@@ -67,7 +68,7 @@ def _settled(record: RecompileRecord, symbols: set[tuple[str, str]]) -> bool:
 
 
 def change(group: Sequence[RecompileRecord]) -> str:
-    """The Source, and what it is now and was before; of many the values in the order in which they came."""
+    """The source, its value now and before; for several recompiles, all values in order."""
     source = source_of(group[-1])
     values = list(
         dict.fromkeys(_value(told) for told in [group[0].before, *(r.now for r in group)])
@@ -92,12 +93,12 @@ def change(group: Sequence[RecompileRecord]) -> str:
 
 
 def _value(told: str) -> str:
-    """Numbers of numpy's as numbers."""
+    """The text with numpy scalars as plain numbers."""
     return _OF_NUMPY.sub(r"\1", clean(told))
 
 
 def source_of(record: RecompileRecord | SymbolicRecord) -> str:
-    """The Source as the program would write it; what lay between two steps of a line has no name there."""
+    """The source as the program would write it. An intermediate value of a line has no name."""
     return _UNNAMED.sub("a value between two steps", clean(record.source))
 
 
@@ -107,7 +108,7 @@ def _sizes(value: str) -> list[str]:
 
 
 def _differing(*values: str) -> list[int]:
-    """Which sizes of these tensors differ; none where more than sizes does."""
+    """The indices of the sizes that differ between these tensors; none if anything else differs."""
     parts = [_SHAPE.fullmatch(value) for value in values]
     kinds = {part and (part[1], part[3], part[2].count(",")) for part in parts}
     if None in kinds or len(kinds) != 1:
@@ -117,7 +118,7 @@ def _differing(*values: str) -> list[int]:
 
 
 def seconds_an_entry(report: Report, frame: str) -> float:
-    """What an entry of this frame took to capture and compile, on average."""
+    """The mean time to capture and compile an entry of this frame."""
     spent = [
         sum(seconds for _stage, seconds in entry.stages)
         for entry in report.entries
@@ -127,7 +128,7 @@ def seconds_an_entry(report: Report, frame: str) -> float:
 
 
 def symbolic(report: Report, width: int) -> Iterator[Line]:
-    """What became an input, and how many recompiles that took; further values compile nothing."""
+    """What became an input, and after how many recompiles. Further values do not recompile."""
     groups: dict[tuple[str, str], list[SymbolicRecord]] = {}
     for symbol in report.symbolic:
         groups.setdefault((symbol.frame, clean(symbol.why)), []).append(symbol)

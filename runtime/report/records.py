@@ -1,9 +1,10 @@
-"""The records of a report: what happened, by place, reason, cost and cure; frozen, and of plain values only.
+"""The records of a report: location, reason, cost and fix of what happened, as frozen plain values.
 
-In: nothing. Out: one class a list of `report.Report`; text, HTML and JSON render the same ones. `runtime.report.folds` makes
-them of events. Times are in seconds, sizes in bytes; a time of 0.0 was not measured. Times of day (`at`, as
-`time.time` gives them) serve the timeline. The names and types of all fields are the JSON schema, whose version is
-`version.SCHEMA`: docs/report-schema.md is made of this file.
+In: nothing. Out: one class for each list of `report.Report`; text, HTML and JSON render the same
+records. `runtime.report.folds` makes them from events. Times are in seconds, sizes in bytes; a time
+of 0.0 was not measured. Times of day (`at`, as from `time.time`) are for the timeline. The names
+and types of all fields are the JSON schema, with the version `version.SCHEMA`;
+docs/report-schema.md is generated from this file.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class FrameRecord(Place):
-    """Totals of one frame, the resume functions after its breaks included; `hits` and `misses` are of its beginning.
+    """Totals of one frame, including the resume functions after its breaks; `hits` and `misses` are
+    those of the original function.
 
-    distinct         of the kernels, those that are another's equal left out
-    adopted          entries over what had been compiled for another callable of the kind
-    kinds            of the entries: "direct", "code", "plain"
-    plain            the code of why it runs in plain Python, empty if it does not
+    distinct         kernels without those equal to another one
+    adopted          entries that reuse the compilation of another callable of the same kind
+    kinds            kinds of the entries: "direct", "code", "plain"
+    plain            the code of the reason why it runs in plain Python, else empty
     seconds          (stage, seconds) summed over its captures
-    calls_seen       calls counted: hits and misses
-    seconds_a_call   mean time of the sampled calls; `samples`: how many those are
-    plain_seconds    mean time of the sampled calls that ran as written; `plain_samples`: how many those are
-    compiled_share   the part of that inside compiled programs, 0 to 1; -1.0: not measured
-    resumed_lines    (first, last) lines of what runs in resume functions
+    calls_seen       counted calls: hits and misses
+    seconds_a_call   mean time of the `samples` sampled calls
+    plain_seconds    mean time of the `plain_samples` sampled calls that ran uncompiled
+    compiled_share   the part of `seconds_a_call` in compiled programs, 0 to 1; -1.0: not measured
+    resumed_lines    (first, last) lines that run in resume functions
     lines            lines that a graph covers
     """
 
@@ -69,20 +71,24 @@ class FrameRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord(Place):
-    """One entry of a frame: what runs where its guards hold.
+    """One entry of a frame: the code that runs if its guards hold.
 
-    number          from 1 in the frame, those of its resume functions included; other records name it `entry`
+    number          from 1 in the frame with its resume functions; other records call it `entry`
     kind            "direct" (no Python frame on a hit), "code" (replacement code) or "plain"
-    resumed         it begins after a break; adopted: it was compiled for another callable of the kind
+    resumed         it begins after a break
+    adopted         it reuses the compilation of another callable of the same kind
     graph           the name of its graph, empty without one
-    operators       in the graph, which became `kernels` (`distinct` different ones) and `library` calls of ATen;
-                    calls: of torch's functions in the program
-    guards          how many conditions; `guard_seconds`: what checking them takes; `value_seconds`: of that, what computing
-                    values of tensors takes that some of them compare
-    claimed         `torch.compiler.is_compiling()` said True in it: `JitConfig(claims_compiling=True)`
+    operators       operators in the graph, which became `kernels` (`distinct` different ones) and
+                    `library` calls of ATen
+    calls           calls of torch's functions in the program
+    guards          number of conditions
+    guard_seconds   time of checking them
+    value_seconds   the part of it that computes values of tensors
+    claimed         `torch.compiler.is_compiling()` returned True during capture:
+                    `JitConfig(claims_compiling=True)`
     stages          (stage, seconds) of making it
-    hits            calls that it answered, not counting the one that made it
-    alive           whether calls can still find it
+    hits            calls that it answered, without the one that made it
+    alive           whether calls can still use it
     """
 
     frame: str = ""
@@ -108,8 +114,9 @@ class EntryRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class BreakRecord(Place):
-    """A graph break. `count`: how many captures met it; `inlined`: the calls that lead to it; `seconds`: from the end
-    of the compiled part before it to the beginning of the one after it, a call, over `samples` of them."""
+    """A graph break. `count`: number of captures that met it; `inlined`: the calls that lead to it;
+    `seconds`: mean time from the end of the compiled region before it to the beginning of the next
+    one, over `samples` calls."""
 
     code: str = ""
     title: str = ""
@@ -126,7 +133,7 @@ class BreakRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """The guard that kept a call from an entry: `source` is `now`, the entry was made for `before`."""
+    """The guard that kept a call from an entry: `source` is `now`, the entry expects `before`."""
 
     entry: int = 0
     code: str = ""
@@ -137,8 +144,8 @@ class FailureRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecompileRecord(Place):
-    """Another entry: `source` is `now`, the nearest entry was made for `before`. There were `entries` of at most
-    `limit` then; `failed` says of the newest ones, newest first, why they did not do."""
+    """Another entry: `source` is `now`, the nearest entry expects `before`. There were `entries` of
+    at most `limit`; `failed` has the failed guard of the newest ones, newest first."""
 
     code: str = ""
     title: str = ""
@@ -155,7 +162,7 @@ class RecompileRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class SymbolicRecord(Place):
-    """A size or number that graphs take as an input, because it varies from call to call."""
+    """A size or number that graphs take as an input because it varies between calls."""
 
     source: str = ""
     why: str = ""
@@ -164,8 +171,9 @@ class SymbolicRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class GuardRecord(Place):
-    """A condition under which an entry is valid; `entry` is the first that has it. `path`: the steps to the value,
-    ("self", ".layers", "[0]", ".weight"), for a tree; empty where the condition is about no one value."""
+    """A condition under which an entry is valid; `entry` is the first entry with it. `path`: the
+    steps to the value, ("self", ".layers", "[0]", ".weight"); empty if the condition is not about
+    one value."""
 
     kind: str = ""
     source: str = ""
@@ -177,8 +185,8 @@ class GuardRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class LibraryRecord:
-    """A file of kernels that was built, or taken from the store (`cached`): bytes of the file, seconds to build or
-    load it, the operators inside."""
+    """A kernel library that was built, or loaded from the store (`cached`): bytes of the file,
+    seconds to build or load it, its operators."""
 
     name: str = ""
     bytes: int = 0
@@ -191,7 +199,8 @@ class LibraryRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnfusedRecord:
-    """Why a step stands apart from one beside it: `neighbour` reads what it makes; `code` is of the family NF7xx."""
+    """Why a step is not fused with `neighbour`, which reads its result. `code` is of the family
+    NF7xx."""
 
     neighbour: str = ""
     why: str = ""
@@ -200,16 +209,20 @@ class UnfusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord(Place):
-    """One step of a program that computes; its place is the line of its heaviest operator.
+    """One computing step of a program. Its place is the line of its most expensive operator.
 
-    kind       "kernel" (made here) or "call" (ATen or a library); device: "cpu", "cuda:0"
-    operators  what it computes, in order; lines: where the program asks for that
+    kind       "kernel" (generated) or "call" (ATen or a library)
+    device     "cpu", "cuda:0"
+    operators  what it computes, in order
+    lines      the lines of the program that request it
     shape      dtype and sizes of its result or iteration: "f32[32, 512]"
-    reads, writes, flops   bytes and floating-point operations a call
+    reads, writes, flops   bytes and floating-point operations per call
     seconds    median of `samples` runs
-    share      reached of the roofline, 0 to 1; bound: what limits it, "memory", "compute", "overhead" or ""
-    cached     taken from the store; source: its text, empty for calls
-    unfused    why it is not one with its neighbours
+    share      the reached share of the roofline, 0 to 1
+    bound      what limits it: "memory", "compute", "overhead" or ""
+    cached     loaded from the store
+    source     its text, empty for calls
+    unfused    why it is not fused with its neighbours
     """
 
     name: str = ""
@@ -235,8 +248,8 @@ class KernelRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(Place):
-    """A node of a graph. `op`: "aten.add.Tensor", "input", "constant" or "output"; `type`: "f32[4, 8]"; `inputs`:
-    names of nodes; `kernel`: the KernelRecord that computes it."""
+    """A node of a graph. `op`: "aten.add.Tensor", "input", "constant" or "output"; `type`: "f32[4,
+    8]"; `inputs`: names of nodes; `kernel`: the KernelRecord that computes it."""
 
     name: str = ""
     op: str = ""
@@ -247,7 +260,8 @@ class NodeRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """A graph that became a program at `level`. `part`: "forward", "backward" or ""; `text`: the printed graph."""
+    """A graph that became a program at `level`. `part`: "forward", "backward" or ""; `text`: the
+    printed graph."""
 
     name: str = ""
     frame: str = ""
@@ -260,8 +274,8 @@ class GraphRecord:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRecord:
-    """A kernel that was timed in several ways (level O2): (way, seconds) with the default first, and the one chosen.
-    `before`, `now`: seconds of the default and of the chosen one."""
+    """A kernel with timed alternatives (level O2): (version, seconds) with the default first, and
+    the chosen one. `before`, `now`: seconds of the default and of the chosen one."""
 
     name: str = ""
     chosen: str = ""
@@ -294,7 +308,7 @@ class NoteRecord(Place):
 
 @dataclass(frozen=True, slots=True)
 class WarningRecord:
-    """A warning that was given, once."""
+    """A warning, which is issued once."""
 
     code: str = ""
     text: str = ""
@@ -303,8 +317,9 @@ class WarningRecord:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One happening of the timeline: `at` is its beginning, `seconds` how long it took (0.0: a point in time), `kind`
-    one of "capture", "stage", "build", "break", "recompile", "adopted", "fallback", "plain", "warning"."""
+    """An item of the timeline: `at` is its start, `seconds` its duration (0.0: a point in time),
+    `kind` one of "capture", "stage", "build", "break", "recompile", "adopted", "fallback", "plain",
+    "warning"."""
 
     at: float = 0.0
     kind: str = ""

@@ -1,8 +1,8 @@
-"""Report: a pure fold over events, as frozen records with text, HTML and JSON renderings.
+"""Report: a pure fold over events, with text, HTML and JSON renderings.
 
-In: the events of one function (or of a run), in order. Out: what was captured, where the graph breaks and
-what that costs, what was compiled again and why, which guards hold it all. Made by `graftjit.explain`,
-`graftjit.report` and `fn.report()` through `report_of`.
+In: the events of one function (or of a run), in order. Out: what was captured, graph breaks and
+their cost, recompiles and their reasons, and guards. `graftjit.explain`, `graftjit.report` and
+`fn.report()` make reports through `report_of`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import REPORT_IT, GraftError, InternalError, NotClean, OptionError
 from ..events import events
 from ..process.session import SESSION
 
-# The folds and the records are imported when a list is first asked for: `import graftjit` stays quick.
+# lazy: folds and records are imported when a list is first read, so that `import graftjit` is fast.
 if TYPE_CHECKING:
     from .diff import ReportDiff
     from .folds import Folding
@@ -45,7 +45,7 @@ _Record = TypeVar("_Record")
 
 
 class _List(Generic[_Record]):
-    """A list of the report: folded from its events when it is first asked for, or put there by `from_json`."""
+    """A list of the report: folded from its events at first use, or set by `from_json`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -72,41 +72,41 @@ class _List(Generic[_Record]):
         return made
 
 
-@dataclass(frozen=True, eq=False)  # what is read from JSON has no events to compare
+@dataclass(frozen=True, eq=False)  # a report from JSON has no events to compare
 class Report:
-    """What has happened to `name`. All lists are computed from `events`, which never change. `dropped`: how many
-    older events are lost, for the log is bounded."""
+    """What happened to `name`. All lists are computed from `events`, which never change.
+    `dropped`: number of older events lost to the limit of the log."""
 
     name: str
     events: tuple[events.Event, ...] = ()
     dropped: int = 0
 
     frames: ClassVar[_List[FrameRecord]] = _List()
-    """One record a frame, in the order in which they were first met."""
+    """One record per frame, in the order in which the frames were first met."""
     entries: ClassVar[_List[EntryRecord]] = _List()
-    """One record an entry, in the order in which they were made."""
+    """One record per entry, in the order in which they were made."""
     breaks: ClassVar[_List[BreakRecord]] = _List()
-    """Graph breaks, one a place, in the order in which they were met."""
+    """Graph breaks, one per location, in the order in which they were met."""
     recompiles: ClassVar[_List[RecompileRecord]] = _List()
-    """Each recompile, in order."""
+    """All recompiles, in order."""
     symbolic: ClassVar[_List[SymbolicRecord]] = _List()
-    """Sizes and numbers that became inputs of graphs, each once a frame."""
+    """Sizes and numbers that became inputs of graphs, each once per frame."""
     guards: ClassVar[_List[GuardRecord]] = _List()
-    """The conditions of all entries, each once a frame."""
+    """The conditions of all entries, each once per frame."""
     kernels: ClassVar[_List[KernelRecord]] = _List()
-    """What computes: the steps of all programs, in the order in which they run."""
+    """The computing steps of all programs, in execution order."""
     libraries: ClassVar[_List[LibraryRecord]] = _List()
-    """Files of kernels, in the order in which they were built or loaded."""
+    """Kernel libraries, in the order in which they were built or loaded."""
     graphs: ClassVar[_List[GraphRecord]] = _List()
     """The graphs that became programs, in order."""
     schedules: ClassVar[_List[ScheduleRecord]] = _List()
-    """Kernels that were timed in several ways, in order."""
+    """Kernels with timed alternatives, in order."""
     notes: ClassVar[_List[NoteRecord]] = _List()
-    """Fallbacks and plain frames, equal ones once with a count."""
+    """Fallbacks and plain frames; equal ones are one record with a count."""
     warnings: ClassVar[_List[WarningRecord]] = _List()
-    """The warnings that were given, in order."""
+    """The warnings that were issued, in order."""
     timeline: ClassVar[_List[Moment]] = _List()
-    """What happened when, by beginning."""
+    """The timeline, by start."""
 
     @cached_property
     def _folding(self) -> Folding:
@@ -116,45 +116,48 @@ class Report:
 
     @classmethod
     def from_trace(cls, path: str | Path) -> Report:
-        """The report on the process that wrote this file, with GRAFTJIT_TRACE=FOLDER. Raises OptionError for a file
-        that is no trace."""
+        """The report on the process that wrote this trace file with GRAFTJIT_TRACE=FOLDER. Raises
+        OptionError if the file is no trace."""
         from .trace_file import read_trace
 
         return read_trace(path)
 
     @property
     def graph_count(self) -> int:
-        """Graphs over all entries, those included that were taken over from another model of the class or another
-        function of the same code."""
+        """Number of graphs over all entries, including entries that reuse the compilation of
+        another model of the class or another function of the same code."""
         return sum(frame.graphs for frame in self.frames)
 
     @property
     def adopted_count(self) -> int:
-        """Entries for which nothing was captured or compiled, for a callable of the kind had them already."""
+        """Number of entries that reuse the compilation of another callable of the same kind, so
+        that nothing was captured or compiled."""
         return sum(frame.adopted for frame in self.frames)
 
     @property
     def break_count(self) -> int:
-        """Places at which a graph broke, each once, however many frames met it: the number of all renderings."""
+        """Number of locations at which a graph broke, however many frames met each. All renderings
+        show this number."""
         from .text.problems import grouped_breaks
 
         return len(grouped_breaks(self.breaks))
 
     @property
     def recompile_count(self) -> int:
-        """Entries that were made because none of those that were there answered."""
+        """Number of entries that were made because no existing entry matched."""
         return len(self.recompiles)
 
     def text(self, width: int = 100, verbosity: int = 1, colour: bool | None = None) -> str:
-        """The report in at most `width` columns. `verbosity` 0: is it clean; 1: one screen, what costs most first;
-        2: all breaks, recompiles, kernels and guards; 3: graphs and the sources of kernels too. Without escapes
-        unless `colour` is true."""
+        """The report in at most `width` columns. `verbosity` 0: whether it is clean; 1: one screen,
+        highest costs first; 2: all breaks, recompiles, kernels and guards; 3: also graphs and
+        kernel sources. Without escape sequences unless `colour` is true."""
         from .text.render import render_text
 
         return render_text(self, width, verbosity, colour)
 
     def show(self, file: TextIO | None = None, verbosity: int = 1) -> None:
-        """Print the text, on a terminal in colour and in its width. NO_COLOR and FORCE_COLOR are honoured."""
+        """Print the text; on a terminal in colour and in its width. Respects NO_COLOR and
+        FORCE_COLOR."""
         from .text.render import show
 
         show(self, file, verbosity)
@@ -169,31 +172,31 @@ class Report:
         )
 
     def html(self) -> str:
-        """One self-contained page: it opens from a file, and asks no network for anything."""
+        """One self-contained page, which opens from a file and makes no network requests."""
         from .html.render import render_page
 
         return render_page(self)
 
     def _repr_html_(self) -> str:
-        """The short form that a notebook shows: the verdict, and what to mend. Nothing in it reaches out of it."""
+        """The short form for notebooks: the verdict, and what to fix. It is self-contained."""
         from .html.render import render_compact
 
         return render_compact(self)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for `json`; docs/report-schema.md has the names."""
+        """The whole report as plain values, for `json`; docs/report-schema.md has the names."""
         from .json_form import as_dict
 
         return as_dict(self)
 
     def json(self) -> str:
-        """Everything as text, with the version of the schema first; `from_json` reads it."""
+        """The whole report as text, with the version of the schema first; `from_json` reads it."""
         return json.dumps(self.as_dict(), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report that was written by `json`: its lists are there, its events are not. Raises OptionError for a
-        text that is none, or that a newer version wrote."""
+        """The report that `json` wrote, with its lists but without its events. Raises OptionError
+        if the text is no report or was written by a newer version."""
         from .json_form import lists_of
 
         name, dropped, lists = lists_of(text)
@@ -202,22 +205,23 @@ class Report:
         return made
 
     def trace(self) -> dict[str, Any]:
-        """What happened when, and one call of each graph, in the Trace Event Format: `save("x.trace.json")`, and open
-        that at ui.perfetto.dev."""
+        """The timeline, and one call of each graph, in the Trace Event Format. Write it with
+        `save("x.trace.json")` and open it at ui.perfetto.dev."""
         from .perfetto import trace
 
         return trace(self)
 
     def diff(self, old: Report) -> ReportDiff:
-        """What is otherwise than in `old`: breaks, recompiles, plain frames, kernels and calls that are new, gone, or
-        take another time. True if there is anything. A line that has moved is the line that it was."""
+        """The differences from `old`: breaks, recompiles, plain frames, kernels and calls that are
+        new, gone, or take another time. True if there are any. A moved line counts as the same
+        line."""
         from .diff import diff
 
         return diff(self, old)
 
     def save(self, path: str | Path) -> Path:
-        """Write the rendering that the suffix names: .txt, .html, .json, or .trace.json for the time line. Raises
-        OptionError on another."""
+        """Write the rendering of the suffix: .txt, .html, .json, or .trace.json for the timeline.
+        Raises OptionError for another suffix."""
         target = Path(path)
         renderings: dict[str, Callable[[], str]] = {
             ".txt": self.text,
@@ -234,23 +238,25 @@ class Report:
                 expected=", ".join(renderings),
                 found=repr(target.name),
             )
-        # Names of files may have bytes that are no text.
+        # File names may contain bytes that are not valid text.
         target.write_text(render() + "\n", encoding="utf-8", errors="backslashreplace")
         return target
 
     def assert_clean(
         self, max_breaks: int = 0, max_recompiles: int = 1, allow: Iterable[str] = ()
     ) -> None:
-        """Raise NotClean (an AssertionError) if more graph breaks or recompiles happened than allowed, or if
-        a frame was left to plain Python although it has tensor operations. What has a code in `allow` ("GB103") does
-        not count."""
+        """Raise NotClean (an AssertionError) if there were more graph breaks or recompiles than
+        allowed, or if a frame with tensor operations was left to plain Python. Findings with a code
+        in `allow` ("GB103") do not count."""
         fine = {allow} if isinstance(allow, str) else set(allow)
         unknown = sorted(code for code in fine if code not in codes.CODES)
         if unknown:
             raise OptionError(
-                "`allow` takes codes", expected="codes of the table: GB103, RC402, ...",
-                found=", ".join(unknown), todo="python -m graftjit codes lists them",
-            )  # fmt: skip
+                "`allow` takes codes",
+                expected="codes of the table: GB103, RC402, ...",
+                found=", ".join(unknown),
+                todo="python -m graftjit codes lists them",
+            )
         plain = [note for note in self.notes if note.plain and note.code != "PL204"]
         lists: tuple[tuple[str, Sequence[Any], int], ...] = (
             ("graph break", self.breaks, max_breaks),
@@ -270,8 +276,8 @@ class Report:
 
 
 def report_of(name: str, keys: Iterable[Any] | None, extra: Iterable[events.Event] = ()) -> Report:
-    """The Report over what SESSION recorded under these keys (None: everything), with `extra` events (a
-    `Counted` a frame) at the end."""
+    """The Report on what SESSION recorded under these keys (None: everything), followed by `extra`
+    events (one `Counted` per frame)."""
     keys = None if keys is None else list(keys)
     found, dropped = SESSION.log.of(keys) + tuple(extra), SESSION.log.dropped(keys)
     made = Report(name, found, dropped)

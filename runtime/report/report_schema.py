@@ -1,7 +1,8 @@
-"""The schema of a report's JSON, from the records themselves: names, order and types of all fields.
+"""The schema of a report's JSON, derived from the records: names, order and types of all fields.
 
-In: `runtime.report.records` and `report_json.LISTS`. Out: plain values, which a test compares with those of the version that
-was written down, and docs/report-schema.md: `python -m graftjit.runtime.report.report_schema > docs/report-schema.md`.
+In: `runtime.report.records` and `json_form.LISTS`. Out: plain values, which a test compares with
+the recorded schema of this version, and docs/report-schema.md: `python -m
+graftjit.runtime.report.report_schema > docs/report-schema.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ arrays. This page is made of the records in `runtime/report/records.py`.
 
 
 def schema() -> dict[str, Any]:
-    """Version, names at the top, and the fields of each record as [name, type]."""
+    """The version, the names at the top level, and the fields of each record as [name, type]."""
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "report": list(as_dict(Report("")))[1:],
@@ -50,7 +51,7 @@ def _kinds() -> list[type]:
 
 
 def markdown() -> str:
-    """The page of the documents."""
+    """The page of the documentation."""
     parts = [_HEAD, "## At the top", "", "| name | what |", "|---|---|"]
     parts += [f"| `{name}` | {text} |" for name, text in _top()]
     own = {record: name for name, record in LISTS.items()}
@@ -81,7 +82,7 @@ def _top() -> list[tuple[str, str]]:
 
 
 def _shown(kind: type) -> list[tuple[str, str]]:
-    """The fields of a record; those of its place in one row."""
+    """The fields of a record, with those of its place as one row."""
     inherited = {field.name for field in dataclasses.fields(records.Place)}
     if kind is records.Place or not issubclass(kind, records.Place):
         return [(name, text) for name, text in fields_of(kind)]
@@ -90,7 +91,7 @@ def _shown(kind: type) -> list[tuple[str, str]]:
 
 
 def _prose(kind: type) -> str:
-    """The docstring: paragraphs, and what it says of fields as a list."""
+    """The docstring as paragraphs, with its table of fields as a list."""
     lines = []
     for line in (inspect.getdoc(kind) or "").splitlines():
         term = re.match(r"(\w+(?:, \w+)*)  +(\S.*)", line)

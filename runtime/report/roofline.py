@@ -1,11 +1,13 @@
-"""What this machine can do: bytes and floating-point operations a second, measured once; and how near a step comes.
+"""The limits of this machine in bytes and floating-point operations per second, and the share of
+them that a step reaches.
 
-`roofs()` gives rows, measured in a fifth of a second when a report first has run times to judge, and kept beside the
-kernels for this processor, this number of threads and this torch. The processor's bandwidth is taken for three sizes of
-what is moved, for what lies in a cache is limited by that; peak rates are those of torch's own product in each type. GRAFTJIT_ROOFLINE=0: nothing is
-measured, nothing judged. `judged` is the roofline (Williams, Waterman and Patterson, Communications of the ACM 52, 2009):
-a step takes at least the time that its bytes take, and at least that of its operations. Asked by `clocks` and
-`fold_programs`. Nothing is said of GPUs.
+`roofs()` returns the limits. They are measured in a fifth of a second when a report first has run
+times to compare, and stored beside the kernels for this processor, number of threads and version of
+torch. Bandwidth is measured for three sizes, since small data is in a cache; peak rates are those
+of torch's matrix product in each type. With GRAFTJIT_ROOFLINE=0 nothing is measured or compared.
+`judged` is the roofline model (Williams, Waterman and Patterson, Communications of the ACM 52,
+2009): a step takes at least the time of its bytes, and at least that of its operations. `timings`
+and `program_folds` use this module. GPUs are not covered.
 """
 
 from __future__ import annotations
@@ -19,36 +21,34 @@ from ..process import hardware as device
 from ..process.session import SESSION
 from ..store import notes as kept_notes
 
-# (what, up to how many bytes that are moved, rate): "memory" in bytes a second, a type ("f32") in operations a second
+# (kind, limit in bytes, rate): "memory" in bytes per second for up to so many moved bytes, or a
+# type ("f32") in operations per second.
 Row = tuple[str, float, float]
 
-_SIZES = (
-    1 << 19,
-    1 << 23,
-    1 << 28,
-)  # of source and target together: in L2, in L3 or not, in memory
+# Bytes of source and target together: in L2, in L3 or not, in memory.
+_SIZES = (1 << 19, 1 << 23, 1 << 28)
 _TYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}
-_PRODUCT = 512  # rows, columns and depth of the product that is timed
-_BUDGET = 0.02  # seconds for one measurement, but for its first run
+_PRODUCT = 512  # rows, columns and depth of the timed product
+_BUDGET = 0.02  # seconds per measurement, without its first run
 _FORM = "roofline 1"
-# A step that the machine could do in less than this, and does not, is not limited by the machine: calling it takes as long.
+# A step with a smaller limit than this, in seconds, is limited by the overhead of a call.
 _CALL = 1e-6
 
-MOST = (
-    2  # measurements beyond the first; from then on one a minute, for who was busy then may be done
-)
-NOISE = 1.05  # a share up to here is one of 1, by the clock's error
-# A step that is still somewhat quicker after the machine was measured again shows what it can do, and is at its limit; one
-# that is quicker than this is not judged.
+# Number of measurements after the first. Later ones are at least a minute apart: a process that
+# disturbed the earlier ones may have ended.
+MOST = 2
+NOISE = 1.05  # a share up to this is within the error of the clock
+# A step that is still faster than the limit after another measurement counts as being at the limit,
+# up to this share. A step beyond it is not judged.
 BEYOND = 1.5
 
 _known: dict[tuple[str, int], tuple[Row, ...]] = {}
 _MINUTE = 60.0
-_again: list[float] = []  # when it was measured beyond the first time
+_again: list[float] = []  # times of the measurements after the first
 
 
 def roofs() -> tuple[Row, ...]:
-    """What is known of the processor; empty where that is switched off."""
+    """The limits of the processor; empty if the option is off."""
     if not SESSION.options.roofline:
         return ()
     key = device.cpu().identity, torch.get_num_threads()
@@ -69,8 +69,8 @@ def _recalled(processor: str, threads: int) -> tuple[Row, ...]:
 
 
 def again() -> tuple[Row, ...]:
-    """Measured once more, for a step was quicker than what is known: of each row the better one, kept for later processes.
-    At most twice, and then once a minute."""
+    """Measure again because a step was faster than the limits, and keep the better rate of each
+    row, also for later processes. This is done at most twice, then once per minute."""
     found = roofs()
     if not found or (len(_again) >= MOST and time.monotonic() < _again[-1] + _MINUTE):
         return found
@@ -107,7 +107,7 @@ def _product(dtype: torch.dtype) -> Callable[[], object]:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    """The least of several runs, of which the first does not count."""
+    """The shortest of several runs; the first run does not count."""
     run()
     least, end = float("inf"), time.perf_counter() + _BUDGET
     while True:
@@ -122,8 +122,12 @@ def _seconds(run: Callable[[], object]) -> float:
 def judged(
     rows: tuple[Row, ...], seconds: float, moved: int, flops: int, dtype: str
 ) -> tuple[float, str]:
-    """(share of the roofline, over 1 where the step was quicker than what was measured; what limits the step: "memory", "compute", "overhead" or ""). `moved`: bytes read and
-    written; `dtype`: what it computes with, a type that was not measured as float32."""
+    """(share of the roofline, bound).
+
+    The share is over 1 if the step was faster than the measured limit. The bound is "memory",
+    "compute", "overhead" or "". `moved`: bytes read and written. `dtype`: the type of the
+    computation; a type that was not measured counts as float32.
+    """
     speeds = [row for row in rows if row[0] == "memory"]
     rates = {what: rate for what, _, rate in rows if what != "memory"}
     rate = rates.get(dtype) or rates.get("f32", 0.0)

@@ -1,8 +1,8 @@
-"""The user's lines in the text report: the file as one would type it, the line, and carets under its columns.
+"""Source lines in the text report: location, the user's line, and carets under its columns.
 
-In: a `Place`. Out: lines. The code's columns count UTF-8 bytes, a terminal's count cells: `errors.source_snippet`
-turns one into the other. Lines that cannot be read (made by `exec`, a file that is gone) have their place alone; a
-cell of a notebook goes by its number.
+In: a `Place`. Out: lines. Columns of code count UTF-8 bytes, columns of a terminal count cells;
+`errors.source_snippet` converts them. If the source is not readable (code from `exec`, a deleted
+file), only the location is shown. A notebook cell is shown by its number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def short_path(path: str, width: int = 60) -> str:
-    """Relative to the working folder or to where packages lie, if that is shorter; cut at the front to `width`."""
+    """The path relative to the working directory or to site-packages, if that is shorter. It is cut
+    at the front to `width`."""
     path = shown_file(path)
     package = path.replace(os.sep, "/").rpartition("/site-packages/")[2]
     if len(package) < len(path):
@@ -31,7 +32,8 @@ def short_path(path: str, width: int = 60) -> str:
     if os.path.isabs(path):
         try:
             relative = os.path.relpath(path)
-        except (ValueError, OSError):  # another drive, or no working folder any more
+        # another drive, or the working directory no longer exists
+        except (ValueError, OSError):
             relative = path
         if not relative.startswith("..") and len(relative) < len(path):
             path = relative
@@ -39,7 +41,7 @@ def short_path(path: str, width: int = 60) -> str:
 
 
 def short_place(place: Place, width: int = 40) -> str:
-    """ "model.py:12"; empty where unknown."""
+    """ "model.py:12", or "" if unknown."""
     if place.file == "?":
         return ""
     at = "" if place.line is None else f":{place.line}"
@@ -47,14 +49,14 @@ def short_place(place: Place, width: int = 40) -> str:
 
 
 def is_internal(place: Place) -> bool:
-    """A line of torch's or of graftjit's own: steps on the way to the user's."""
+    """Whether the line is in torch or graftjit, between the user's lines."""
     torch = getattr(sys.modules.get("torch"), "__file__", None)
     of_torch = torch is not None and place.file.startswith(os.path.dirname(torch) + os.sep)
     return of_torch or own_files.is_own(place.file)
 
 
 def where(place: Place, width: int, indent: str, lead: str = "") -> Line:
-    """`File "f.py", line 3, in g`, as tracebacks have it, so that editors find the place."""
+    """`File "f.py", line 3, in g`, the form of tracebacks, which editors recognise."""
     told = f'", line {place.line}, in {place.function}'
     if place.line is None:
         told = f'", in {place.function}'
@@ -65,7 +67,8 @@ def where(place: Place, width: int, indent: str, lead: str = "") -> Line:
 
 
 def snippet(place: Place, width: int, indent: str, others: Sequence[Place] = ()) -> Iterator[Line]:
-    """The place, the user's line and carets; `others` are places in the same line, with carets of their own."""
+    """The location, the user's line and carets. `others` are places in the same line with their own
+    carets."""
     if place.file == "?":
         return
     yield where(place, width, indent)
@@ -92,13 +95,13 @@ def _read(place: Place, width: int | None = None) -> tuple[str, str] | None:
 
 
 def source_line(place: Place, width: int) -> str:
-    """The user's line without carets, cut at its end."""
+    """The user's line without carets, cut at the end."""
     found = None if place.file == "?" else source_snippet(Location(place.file, place.line))
     return cut(found[0].expandtabs(4), width) if found else ""
 
 
 def chain(inlined: Iterable[Place], width: int, indent: str) -> Iterator[Line]:
-    """The user's calls that lead to a place, outermost first; those within torch and graftjit are left out."""
+    """The calls in the user's code that lead to a place, outermost first."""
     for place in inlined:
         if place.file != "?" and not is_internal(place):
             yield where(place, width, indent)

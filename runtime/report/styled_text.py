@@ -1,8 +1,8 @@
-"""Lines of styled text: what every part of the text report is made of.
+"""Lines of styled text, of which the text report is made.
 
-In: words with the name of a style. Out: `Line`s, which are cut and wrapped by the columns that their characters
-take on a terminal, so that wide characters and emoji do not push anything out of place. Read by the parts
-`text_*`; `text_colour` writes them with or without colour.
+In: texts with names of styles. Out: `Line`s. They are cut and wrapped by the terminal columns of
+their characters, so that wide characters and emoji keep their alignment. The modules of
+`report.text` use it; `text.colour` writes the lines with or without colour.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..errors import columns
 
 Span = tuple[str, str]
-"""A text and the name of its style, a row of `text_colour.STYLES`; "" is plain."""
+"""A text and its style, a row of `text.colour.STYLES`; "" is plain."""
 
 Line = tuple[Span, ...]
 
-# A number stays with its unit.
+# A number and its unit stay on one line.
 _WORDS = re.compile(r"\S*\d (?:[mun]?s|%|B|[KMG]iB|GB/s)(?![^\W_])\S*|\S+|\s+")
 _ADDRESS = re.compile(r"\s*(?:\bobject )?\bat 0x[0-9a-fA-F]{4,}")
 
@@ -32,12 +32,13 @@ def plain(spans: Line) -> str:
 
 
 def clean(text: str) -> str:
-    """On one line, and without the addresses that the texts of others may hold."""
+    """The text on one line, without memory addresses."""
     return _ADDRESS.sub("", " ".join(text.split()))
 
 
 def cut(text: str, width: int, front: bool = False) -> str:
-    """At most `width` columns; what is left out, at the end or in front, is shown by "..."."""
+    """At most `width` columns; "..." marks what was cut at the end or, with `front`, at the
+    beginning."""
     if columns(text) <= width:
         return text
     kept, room = [], max(0, width - 3)
@@ -52,8 +53,8 @@ def cut(text: str, width: int, front: bool = False) -> str:
 def wrap(
     spans: Iterable[str | Span], width: int, first: str = "", rest: str = ""
 ) -> Iterator[Line]:
-    """The words on lines of at most `width` columns, the first after `first`, the others after `rest`. A word that
-    is longer than a line is cut."""
+    """The words on lines of at most `width` columns. The first line begins with `first`, the others
+    with `rest`. Longer words are cut."""
     found: list[Span] = [(first, "")]
     used, fresh, gap = columns(first), True, False
     for text, style in line(*spans):
@@ -75,7 +76,7 @@ def wrap(
 
 
 def field(title: str, value: str, width: int, indent: str, style: str = "") -> Iterator[Line]:
-    """A titled text, its lines under each other; nothing where there is no text."""
+    """A titled text with aligned lines; nothing if the text is empty."""
     text = clean(value)
     if text:
         first = f"{indent}{title:<6}"
@@ -85,7 +86,7 @@ def field(title: str, value: str, width: int, indent: str, style: str = "") -> I
 
 
 def table(rows: Sequence[Sequence[Span]], right: Sequence[bool], indent: str = "  ") -> list[Line]:
-    """Rows of cells in columns; `right` says of each column whether its cells end under each other."""
+    """Rows of cells in columns; `right` tells for each column whether it is right-aligned."""
     widths = [max(columns(row[n][0]) for row in rows) for n in range(len(right))] if rows else []
     found = []
     for row in rows:
@@ -98,7 +99,7 @@ def table(rows: Sequence[Sequence[Span]], right: Sequence[bool], indent: str = "
     return found
 
 
-# -- Numbers -----------------------------------------------------------------------------------------
+# -- Numbers ---------------------------------------------------------------------------------------
 
 
 def counted(count: int, word: str) -> str:
@@ -115,7 +116,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 def duration(seconds: float) -> str:
     """Three digits and a unit: "1.25 s", "41.3 ms", "812 us", "90 ns"."""
     for unit, name in _UNITS:
-        # What rounds to a thousand of a unit is one of the next.
+        # A value that rounds to a thousand of a unit is shown in the next one.
         if seconds >= unit * 0.9995 or name == "ns":
             value = seconds / unit
             digits = 0 if value >= 99.95 or name == "ns" else 1 if value >= 9.995 else 2
@@ -124,7 +125,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """ "41 %"; what is not nothing is never shown as 0, and only all as 100."""
+    """ "41 %". Only 0 is shown as 0, and only 1 as 100."""
     if 0 < share < 0.01:
         return "<1 %"
     return f"{99 if 0.99 <= share < 0.9995 else round(share * 100)} %"

@@ -1,8 +1,9 @@
-"""Programs whose run times a report tells: native code samples them, and this finds them again.
+"""Run times of programs, which native code samples, for reports.
 
-`follow(program, ...)` notes a program under the state that this thread compiles for; `timed(state)` gives a `Timed` event
-for each of these that is still there. Programs are held weakly: a report that is never asked for keeps nothing alive.
-Called by `codegen.programs.compiled` and by `graftjit.dispatch.unit`.
+`follow(program, ...)` records a program under the state that this thread compiles for.
+`timed(state)` returns a `Timed` event for each of them that still exists. Programs are held weakly,
+so a report that is never requested keeps nothing alive. `codegen.programs.compiled` and
+`graftjit.dispatch.unit` call this module.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from . import roofline
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A program with the names by which its `Compiled` event goes."""
+    """A program with the names in its `Compiled` event."""
 
     program: weakref.ref[Any]
     graph: str
@@ -33,7 +34,8 @@ class Followed:
 
 
 def follow(program: Any, graph: str, part: str) -> None:
-    """Note a program; what has no native one (a replay, the executor's mirror) is not timed."""
+    """Record a program. Others than native programs (a replay, the executor's mirror) are not
+    timed."""
     key, frame, entry = SESSION.owner
     known = getattr(key, "followed", None)
     if known is not None and isinstance(program, _native.Program):
@@ -42,7 +44,7 @@ def follow(program: Any, graph: str, part: str) -> None:
 
 
 def follow_too(state: Any, programs: Iterable[Followed]) -> None:
-    """The state runs these programs as well, by the entry that this thread makes."""
+    """Record that the state also runs these programs, by the entry that this thread makes."""
     _key, frame, entry = SESSION.owner
     alive = [one for one in state.followed if one.program() is not None]
     also = [dataclasses.replace(one, frame=frame, entry=entry) for one in programs]
@@ -50,13 +52,14 @@ def follow_too(state: Any, programs: Iterable[Followed]) -> None:
 
 
 def timed(state: Any) -> list[Timed]:
-    """What was measured of the programs of a state."""
+    """The measurements of the programs of a state."""
     pairs = [(one, one.program()) for one in getattr(state, "followed", ())]
     return [_timed(one, program) for one, program in pairs if program is not None]
 
 
 def value_seconds(rows: Iterable[Row]) -> float:
-    """What value guards among these rows take to compute what they compare; 0.0 where that was not sampled."""
+    """The time that value guards among these rows take to compute their values; 0.0 if not
+    sampled."""
     programs = {row.expected.program for row in rows if row.kind == "value"}
     return sum(program.run.times()[2] for program in programs)
 

@@ -1,6 +1,6 @@
-"""Reports made of a file that GRAFTJIT_TRACE has written (`events.trace_writer`).
+"""Reads reports from files that GRAFTJIT_TRACE has written (`events.trace_writer`).
 
-In: the path of a trace file. Out: a `Report` over its events.
+In: the path of a trace file. Out: a `Report` on its events.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _KINDS = {
 
 
 def read_trace(path: str | Path) -> Report:
-    """The report over all events of a trace file. Lines that are cut short, or of a kind that this version does not
-    know, count as dropped. Raises OptionError for a file that is no trace or is one of a newer version."""
+    """The report on all events of a trace file. Truncated lines and unknown kinds of events count
+    as dropped. Raises OptionError if the file is no trace or was written by a newer version."""
     found: list[events.Event] = []
     name, dropped, known = "", 0, False
     with open(path, encoding="utf-8") as stream:

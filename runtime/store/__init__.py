@@ -1,6 +1,6 @@
 """The kernel store: compiled kernels and notes on disk.
 
-In: kernels by the hash of what they are made from. Out: loaded libraries, kept notes, bundles for
-other machines.
+In: kernels, each under the hash of everything that decides its binary. Out: loaded libraries,
+notes, and bundles for other machines.
 Open first: `store.py`.
 """

@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all.
+"""Atomic file writes.
 
-In: a path and its bytes. Out: the file, put in place at once: whoever reads meanwhile finds the old one or the new
-one, and a full disk leaves no half of it.
+In: a path and bytes. Out: the complete file, moved into place by one rename. A concurrent reader
+finds the old or the new file, and a full disk leaves no partial file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes, scratch_folder: Path, scratch_prefix: str) -> None:
-    """Write `path` by way of a scratch file in a folder of the same file system. Raises OSError."""
+    """Write `path` through a scratch file in a folder on the same file system. Raises OSError."""
     descriptor, scratch = tempfile.mkstemp(dir=scratch_folder, prefix=scratch_prefix)
     try:
         with open(descriptor, "wb") as file:
@@ -21,6 +21,7 @@ def write_whole(path: Path, data: bytes, scratch_folder: Path, scratch_prefix: s
             os.fchmod(descriptor, 0o644)
         os.replace(scratch, path)
     except OSError:
-        with contextlib.suppress(OSError):  # what went wrong first is what is told
+        # The first error is the one to report.
+        with contextlib.suppress(OSError):
             os.unlink(scratch)
         raise

@@ -1,11 +1,11 @@
-"""A bundle: the kernels of a store, with the notes about them, in one file, for other machines of the same kind, also
-without a compiler.
+"""Bundles: the kernels and notes of a store in one file, for other machines of the same kind.
 
-In: a store and the path of a file. Out: the file; or its kernels, put into a store. The form is plain: a line that
-names it, a line with the checksum of all that follows, a line of JSON with the kernels' names and sizes, and their
-bytes one after the other. All is checked before anything is written, and a damaged or altered bundle is refused as
-a whole. Who could alter a bundle could write a checksum that fits: `digest`, told when it was saved and handed over
-by another way, rules that out.
+In: a store and a file path. Out: the file; or its kernels in a store. The machine needs no
+compiler. The format is a line with the name of the format, a line with the checksum of all that
+follows, a line of JSON with the names and sizes of the kernels, and their bytes. Everything is
+checked before anything is written, and a damaged bundle is refused as a whole. An attacker who
+alters a bundle can also alter its checksum; `digest`, printed when the bundle is saved and
+transmitted separately, detects that.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAGIC = b"graftjit kernels 1\n"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What was saved or loaded. `elsewhere`: kernels that were left out, for they are of another processor;
-    `refused`: stored files that are damaged, with why."""
+    """What was saved or loaded. `elsewhere`: number of kernels left out because they are for
+    another processor. `refused`: damaged files in the store, with the reasons."""
 
     digest: str
     kernels: int
@@ -39,12 +39,12 @@ class Moved:
 
 
 def save(store: KernelStore, path: Path) -> Moved:
-    """Write all kernels of the store to a file. Raises UserError where that cannot be written."""
+    """Write all kernels of the store to a file. Raises UserError if that fails."""
     held: list[tuple[str, bytes]] = []
     refused: list[str] = []
     for _time, _size, file in sorted(store.files(), key=lambda item: item[2]):
         name = kernel_file.parse_name(file.name)
-        if name is None:  # of an earlier form of the store
+        if name is None:  # from an earlier format of the store
             continue
         try:
             data = kernel_file.read(file)
@@ -67,8 +67,11 @@ def save(store: KernelStore, path: Path) -> Moved:
 
 
 def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
-    """Put a bundle's kernels into the store: those of this processor and those of GPUs. Raises UserError for a bundle that is not
-    whole, or not the one of `digest`, and where the store cannot be written."""
+    """Put the kernels of a bundle for this processor and for GPUs into the store.
+
+    Raises UserError if the bundle is damaged or its digest is not `digest`, and if the store is not
+    writable.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -86,7 +89,7 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
             todo="set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
         )
     here = kernel_file.mark(device.cpu().identity)
-    # A GPU's kernels are asked for by its architecture, and are of use to whoever has one.
+    # GPU kernels are looked up by architecture, so they are stored for any machine.
     fitting = [row for row in held if row[0].machine == here or row[0].kind == "cubin"]
     for name, content in fitting:
         try:
@@ -102,7 +105,7 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
 
 
 def _checked(data: bytes, path: Path) -> tuple[str, list[tuple[Name, bytes]]]:
-    """(digest, kernels) of a whole bundle, every byte of it accounted for."""
+    """(digest, kernels) of a complete bundle, every byte of which is checked."""
     start = len(MAGIC)
     end = data.find(b"\n", start)
     if not data.startswith(MAGIC) or end < 0:
@@ -130,10 +133,13 @@ def _listed(line: bytes, path: Path) -> list[tuple[str, int]]:
     except (ValueError, RecursionError):  # the latter: nested too deeply
         listed = None
     whole = isinstance(listed, list) and all(
-        isinstance(row, list) and len(row) == 2 and type(row[0]) is str and type(row[1]) is int
+        isinstance(row, list)
+        and len(row) == 2
+        and type(row[0]) is str
+        and type(row[1]) is int
         and row[1] > 0
         for row in listed
-    )  # fmt: skip
+    )
     if not whole:
         raise _refused(path, "its list of kernels cannot be read")
     return [(name, size) for name, size in listed]

@@ -1,8 +1,8 @@
-"""One stored kernel: its name, which says what it was made from and what it holds, and the loading of its bytes.
+"""One stored kernel: its file name, which holds hashes of its origin and content, and its loading.
 
-In: a path or bytes. Out: bytes that are what the name says, and a loaded library. What is loaded is the very
-memory whose checksum was compared, never the file: whatever happens to the file meanwhile, or later, when its
-pages would be read, is not run.
+In: a path or bytes. Out: bytes that match the hash in the name, and a loaded library. The library
+is loaded from the memory whose checksum was compared, never from the file, so a change to the file,
+then or later, is never executed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from ...ir.dataclass import dataclass
 from ..errors import BuildError
 from .permissions import facts_reason
 
-FORMAT = "2"  # part of each key: raise it when the meaning of stored files changes
-ANY = "0" * 16  # in place of a compiler's mark: answers whatever the compiler here is
+# Part of each key. Increase it when the meaning of stored files changes.
+FORMAT = "2"
+# In place of the mark of a compiler: valid for any compiler.
+ANY = "0" * 16
 
 _NAME = re.compile(
     r"([0-9a-f]{40})\.([0-9a-f]{16})\.([0-9a-f]{16})\.([0-9a-f]{32})\.(so|cubin|note)"
@@ -33,8 +35,9 @@ KERNELS = frozenset(("so", "cubin"))  # kinds of file that hold code
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """`key`: of the source and the flags; `machine` and `compiler`: marks; `digest`: of the content; `kind`: "so" (a
-    library), "cubin" (a kernel of a GPU), or "note" for what was found out about kernels."""
+    """`key`: hash of the source and the flags; `machine` and `compiler`: marks; `digest`: hash of
+    the content; `kind`: "so" (a library), "cubin" (a GPU kernel) or "note" (a finding about
+    kernels)."""
 
     key: str
     machine: str
@@ -47,18 +50,18 @@ class Name:
 
 
 def parse_name(text: str) -> Name | None:
-    """The parts of a file's name; None for a file that is none of ours."""
+    """The parts of a file name; None for a file of another origin."""
     found = _NAME.fullmatch(text)
     return None if found is None else Name(*found.groups())
 
 
 def mark(*texts: str) -> str:
-    """The mark of a machine or a compiler: 16 digits."""
+    """The mark of a machine or a compiler: 16 hexadecimal digits."""
     return _hash(texts, 8)
 
 
 def key_of(source: str, identity: Iterable[str] = ()) -> str:
-    """The hash that names a kernel: its source and everything else that decides the binary."""
+    """The hash that names a kernel, over its source and everything else that decides the binary."""
     return _hash((FORMAT, source, *identity), 20)
 
 
@@ -75,8 +78,11 @@ def _hash(texts: Iterable[str], size: int) -> str:
 
 
 def read(path: Path) -> bytes:
-    """The content of a stored kernel. Raises OSError, or BuildError where the content is not what the name
-    says or somebody else could have written it."""
+    """The content of a stored kernel.
+
+    Raises OSError, or BuildError if the content does not match the name or another user could have
+    written it.
+    """
     name = parse_name(path.name)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
@@ -93,7 +99,7 @@ def read(path: Path) -> bytes:
 
 
 def open_library(data: bytes, symbols: Sequence[str], name: str) -> tuple[Any, dict[str, int]]:
-    """(handle, symbol -> address) of a library given by its bytes. Raises OSError or BuildError."""
+    """(handle, symbol -> address) of a library from its bytes. Raises OSError or BuildError."""
     handle = _from_memory(data, name)
     addresses: dict[str, int] = {}
     for symbol in symbols:
@@ -118,14 +124,14 @@ def _from_memory(data: bytes, name: str) -> Any:
     with open(descriptor, "wb") as file:
         file.write(data)
         file.flush()
-        # The loader takes two equal names for one library, and a descriptor's number is used again: each load
-        # spells the folder in a way of its own.
+        # The loader treats equal names as the same library, and descriptor numbers are reused. So
+        # each load spells the folder differently.
         spelt = "".join("./" if bit == "1" else "/" for bit in f"{next(_SERIAL):b}")
         return ctypes.CDLL(f"/proc/self/fd/{spelt}{descriptor}")
 
 
 def _from_private_file(data: bytes) -> Any:
-    """By way of a file that nobody else sees, which is gone again when it has been loaded."""
+    """Load through a file in a private folder, which is removed after loading."""
     with tempfile.TemporaryDirectory(prefix="graftjit-") as folder:
         path = Path(folder) / f"kernel-{next(_SERIAL)}.so"
         path.write_bytes(data)

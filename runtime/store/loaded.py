@@ -1,8 +1,9 @@
-"""Which kernel libraries are loaded: by key, the last ones used kept, the others as long as a program needs them.
+"""Cache of loaded kernel libraries by key.
 
-In: a key and a loaded library. Out: the library again, while it is there. When nothing refers to a library any
-more it is unloaded, so that a process that compiles for ever does not grow for ever. Never from within the
-garbage collector: objects of a dead cycle may still call each other until it has ended.
+In: a key and a loaded library. Out: the same library while it is loaded. The most recently used
+libraries stay loaded; others are unloaded when no program refers to them, so that memory does not
+grow without bound. A library is never unloaded during a garbage collection, since objects of a dead
+cycle may still call each other until it ends.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 
 from ..weak_callbacks import until_exit
 
-KEPT = 256  # libraries that stay without a program, for functions that are made again and again
+# Libraries kept without a program, for functions that are created repeatedly.
+KEPT = 256
 
 
 class Loaded:
-    """Not locked: each step is one operation on a dict; a library that is loaded twice is two libraries."""
+    """A cache without a lock: each step is one operation on a dict. If two threads load the same
+    library, there are two libraries."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self.kept = kept
@@ -52,7 +55,8 @@ class Loaded:
         self._dead.append((self._handles.pop(reference), collections()))
 
     def _unload(self) -> None:
-        """Of what has gone before the last collection began or ended: none of it can be called again."""
+        """Unload libraries that died before the last garbage collection: no object can call
+        them."""
         now = collections()
         ready = [item for item in self._dead if item[1] < now]
         for item in ready:
@@ -63,5 +67,5 @@ class Loaded:
 
 
 def collections() -> int:
-    """How many collections have ended. While one runs it is not counted."""
+    """The number of finished garbage collections. A running one is not included."""
     return sum(generation["collections"] for generation in gc.get_stats())

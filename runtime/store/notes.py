@@ -1,10 +1,10 @@
-"""Notes in the kernel store: what was found out about kernels and graphs, so that no other process has to find it out again.
+"""Notes in the kernel store: findings about kernels and graphs, shared between processes.
 
-In: the texts that a finding depends on, and the finding as plain JSON values. Out: the same values, for whoever asks with
-the same texts on the same machine and with the same compiler. A note is a file among the kernels, with the same kind of
-name: it appears at once, it is checked against the hash in its name, it goes when it is old and travels in bundles. What
-is damaged, or cannot be read or written, is as if it were not there. Used by `codegen.tuning.cpu` and
-`codegen.plan_cache.cache`.
+In: the texts that a finding depends on, and the finding as plain JSON values. Out: the same values
+for the same texts on the same machine with the same compiler. A note is a file among the kernels
+with the same kind of name. So it appears atomically, is checked against the hash in its name, is
+removed when it is old, and is part of bundles. A note that is damaged or cannot be read or written
+is ignored. `codegen.tuning.cpu` and `codegen.plan_cache.cache` use notes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .kernel_file import ANY, Name
 if TYPE_CHECKING:
     from .store import KernelStore
 
-_PREFIX = "note"  # a note's key is never a kernel's
+_PREFIX = "note"  # differs from the prefix of any kernel's key
 
 
 def recall(store: KernelStore, texts: Sequence[str], machine: str, compiler: str) -> Any:
-    """What was kept under these texts; None if nothing was. Raises nothing."""
+    """The value stored for these texts, or None. Raises nothing."""
     wanted = _name(texts, machine, compiler)
     if not store.usable():
         return None
@@ -35,7 +35,8 @@ def recall(store: KernelStore, texts: Sequence[str], machine: str, compiler: str
             continue
         try:
             return json.loads(kernel_file.read(path))
-        except FileNotFoundError:  # another process has just removed it as too old
+        # Another process has just removed it because of its age.
+        except FileNotFoundError:
             continue
         except (OSError, BuildError, ValueError, RecursionError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -45,7 +46,8 @@ def recall(store: KernelStore, texts: Sequence[str], machine: str, compiler: str
 
 
 def keep(store: KernelStore, texts: Sequence[str], machine: str, compiler: str, value: Any) -> None:
-    """Keep a value of plain JSON, in place of what was kept. A store that cannot be written does not."""
+    """Store a plain JSON value in place of an older one. Nothing happens if the store is not
+    writable."""
     if store.usable():
         wanted = _name(texts, machine, compiler)
         for path, name in store.candidates(wanted):

@@ -1,8 +1,9 @@
-"""Whether a file or folder can be written by others: what is loaded from there and run must be ours alone.
+"""Check that no other user can write a file or folder whose content is loaded and executed.
 
-In: a path, or what `os.stat` says of a file. Out: the reason why others can write it, in words, or "". A folder
-is asked with all folders above it: who can write one of those can put another in its place. The administrator
-(user 0) is trusted; a sticky folder such as /tmp may hold what is ours, but is itself nobody's.
+In: a path, or the `os.stat` result of a file. Out: the reason why others can write it, as text, or
+"". A folder is checked together with all its parents, since a writer of a parent can replace it.
+The administrator (user 0) is trusted. A sticky folder such as /tmp may be a parent, but not the
+folder itself.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from pathlib import Path
 
 
 def folder_reason(folder: Path) -> str:
-    """Why `folder`, or one above it, can be written by others; "" if they cannot. Those that are not there yet
-    are passed over. A name that the file system cannot have is a reason, too."""
+    """Why others can write `folder` or one of its parents; "" if they cannot. Missing folders are
+    skipped. A name that the file system cannot represent is a reason, too."""
     try:
         os.stat(folder)
     except ValueError as error:  # a NUL byte, or characters without an encoding
         return f"{str(folder)!a}: {error}"
-    except OSError:  # found and told of below
+    # found again and reported below
+    except OSError:
         pass
     real = Path(os.path.realpath(folder))
     named = folder.absolute()
@@ -40,7 +42,8 @@ def folder_reason(folder: Path) -> str:
 
 
 def facts_reason(facts: os.stat_result, sticky: bool = False) -> str:
-    """Why others can write what has these facts; "" if they cannot. `sticky`: others may add there, not replace."""
+    """Why others can write a file with these facts; "" if they cannot. `sticky`: others may add
+    files there, but not replace any."""
     if facts.st_uid not in (0, os.geteuid()):
         return f"belongs to another user ({facts.st_uid})"
     mode = stat.S_IMODE(facts.st_mode)
@@ -51,7 +54,7 @@ def facts_reason(facts: os.stat_result, sticky: bool = False) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder and those above it that are not there, for this user alone."""
+    """Create the folder and its missing parents, accessible to this user only."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
@@ -60,7 +63,8 @@ def make_folder(folder: Path) -> None:
 
 
 def _is_private(group: int) -> bool:
-    """Whether this is the group that many systems make for each user, with nobody else in it."""
+    """Whether this is the user's private group, as many systems create it, without other
+    members."""
     try:
         found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
     except (KeyError, OSError):  # no such group or user here

@@ -1,11 +1,13 @@
-"""The kernel store: compiled kernel libraries on disk, named by what they are made from.
+"""The kernel store: compiled kernel libraries on disk, named by hashes.
 
-In: a source text, what else decides the binary (flags, compiler, processor), and a function that builds it.
-Out: a loaded library with the addresses of its kernels. A file's name holds the hash of its making and the
-hash of its content, and it appears by one rename: a half-written or damaged file is seen and built again,
-and any number of processes may write at once. Least recently used files go when the bound is passed. A folder
-that others can write is not used at all; without a folder, kernels live in this process's memory.
-Used by codegen; `python -m graftjit cache` shows, clears, saves and loads it (with `runtime.store.bundle`).
+In: a source text, everything else that decides the binary (flags, compiler, processor), and a build
+function. Out: a loaded library with the addresses of its kernels.
+
+A file name contains a hash of the inputs and a hash of the content, and the file appears by one
+rename. So a partial or damaged file is detected and built again, and any number of processes may
+write at once. Least recently used files are removed beyond the size limit. A folder that others can
+write is not used at all; without a folder, kernels are kept in memory. Codegen uses the store;
+`python -m graftjit cache` shows, clears, saves and loads it (with `runtime.store.bundle`).
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from .kernel_file import ANY, Name
 from .loaded import Loaded
 
 DEFAULT_LIMIT = 1 << 30
-_TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only when it is older than this
-_STALE_BUILD = 3600.0  # seconds after which a build folder belongs to nobody
+_TOUCH_AFTER = 3600.0  # seconds; a hit renews a file's time only if it is older
+_STALE_BUILD = 3600.0  # seconds after which a build folder is abandoned
 BUILD_PREFIX = "building-"
-_ROOM = 4 << 20  # bytes; a folder that cannot take them is full
+_ROOM = 4 << 20  # bytes; a folder without so much free space is full
 _SUFFIXES = tuple(f".{kind}" for kind in (*kernel_file.KERNELS, "note"))
 
 Build = Callable[[str, Path], None]
@@ -43,8 +45,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Library:
-    """A loaded library. `addresses`: symbol -> address; they hold while this object lives. `path`: where it is
-    stored; None where it is kept in memory only."""
+    """A loaded library. `addresses`: symbol -> address, valid while this object lives. `path`: the
+    stored file; None if the library is in memory only."""
 
     path: Path | None
     addresses: dict[str, int]
@@ -55,8 +57,9 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """What `python -m graftjit cache` prints. Sizes in bytes, times in seconds since the epoch. `unusable`: why
-    the folder cannot be used or written, "" if it can. `files`: libraries of kernels; `cubins`: kernels of GPUs."""
+    """What `python -m graftjit cache` prints. Sizes in bytes, times in seconds since the epoch.
+    `unusable`: why the folder cannot be used, or "". `files`: kernel libraries; `cubins`: GPU
+    kernels."""
 
     folder: Path
     unusable: str
@@ -79,19 +82,19 @@ def default_folder() -> Path:
 
 
 class KernelStore:
-    """One folder of kernels. Thread-safe; see the module's docstring for processes."""
+    """One folder of kernels. Thread-safe; the module's docstring describes concurrent processes."""
 
     def __init__(self, folder: Path | None = None, limit: int = DEFAULT_LIMIT) -> None:
         self.folder = (folder or default_folder()) / "kernels"
         self.limit = limit
-        self._readable: bool | None = None  # None: not looked at yet
-        self._writing = True  # False: given up, after one event that says so
+        self._readable: bool | None = None  # None: not checked yet
+        self._writing = True  # False: given up, after one event with the reason
         self._loaded = Loaded()
         self._bytes: int | None = None  # an estimate; counted at the first publish
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Another thread may have held a lock when this process was forked; it is not here to let it go."""
+        """Make the locks anew after fork: their owners do not exist in the child."""
         self._building: dict[str, threading.Lock] = {}
         self._lock = threading.RLock()
 
@@ -109,10 +112,10 @@ class KernelStore:
     ) -> Library:
         """The library made from `source`, from memory, from disk, or by `build(source, path)`.
 
-        `identity`: every other text that decides the binary (flags, versions), but for `machine`
-        (`Cpu.identity`) and `compiler` (`Compiler.identity`), which a stored file is asked for by itself: a
-        bundle's kernels answer whatever the compiler here. Raises BuildError if it can be neither built nor
-        loaded.
+        `identity`: all other texts that decide the binary (flags, versions), except `machine`
+        (`Cpu.identity`) and `compiler` (`Compiler.identity`). Those two are compared separately,
+        because kernels of a bundle are valid for any compiler. Raises BuildError if the library can
+        be neither built nor loaded.
         """
         key = kernel_file.key_of(source, identity)
         wanted = Name(key, kernel_file.mark(machine), kernel_file.mark(compiler), "")
@@ -129,7 +132,7 @@ class KernelStore:
                 library = self._from_disk(wanted, symbols, name)
                 library = library or self._build(wanted, source, symbols, build, name)
                 self._loaded.put(memory, library)
-                self._building.pop(memory, None)  # whoever still waits for it finds the library
+                self._building.pop(memory, None)  # waiting threads find the library
                 SESSION.emit(
                     KernelBuilt(
                         name=name,
@@ -144,7 +147,7 @@ class KernelStore:
     # --- disk ---
 
     def usable(self) -> bool:
-        """Whether the folder may be read: nobody else can write it. It need not be there."""
+        """Whether the folder may be read: no other user can write it. It need not exist."""
         if self._readable is None:
             reason = private.folder_reason(self.folder)
             self._readable = not reason
@@ -162,9 +165,12 @@ class KernelStore:
     def find(
         self, wanted: Name, title: str, use: Callable[[bytes], T]
     ) -> tuple[Path, int, T] | None:
-        """(path, bytes, what `use` makes of the content) of the stored kernel; None if there is none for this machine
-        and compiler. One of which the content is not what its name says, or with which `use` raises OSError or
-        BuildError, is damaged: it is told of and removed."""
+        """(path, bytes, result of `use(content)`) of the stored kernel, or None if there is none
+        for this machine and compiler.
+
+        A file whose content does not match its name, or for which `use` raises OSError or
+        BuildError, is damaged: it is reported and removed.
+        """
         if not self.usable():
             return None
         others = 0
@@ -176,7 +182,7 @@ class KernelStore:
                 data = kernel_file.read(path)
                 used = use(data)
             except (OSError, BuildError) as error:
-                # Another process may just have removed it as too old: that is no damage.
+                # Another process may have removed it because of its age: that is no damage.
                 if isinstance(error, FileNotFoundError):
                     continue
                 SESSION.emit(Fallback(code="FB307", reason=f"{path.name}: {_first_line(error)}"))
@@ -191,16 +197,16 @@ class KernelStore:
         return None
 
     def discard(self, path: Path) -> None:
-        """Remove a file that is damaged."""
+        """Remove a damaged file."""
         _remove(path)
 
     def bundled(self, kind: str = "so") -> bool:
-        """Whether the store holds kernels of a kind for use without a compiler."""
+        """Whether the store has kernels of this kind for use without a compiler."""
         found = (kernel_file.parse_name(path.name) for _time, _size, path in self.files())
         return any(name and (name.compiler, name.kind) == (ANY, kind) for name in found)
 
     def candidates(self, wanted: Name) -> Iterator[tuple[Path, Name]]:
-        """Stored files with this key; those of this very compiler before those of any."""
+        """Stored files with this key: first those of this compiler, then those for any."""
         found: list[tuple[bool, str, Name]] = []
         shelf = self.folder / wanted.key[:2]
         for entry in _entries(shelf):
@@ -224,7 +230,7 @@ class KernelStore:
         return Library(path, addresses, len(data), False, handle)
 
     def _built(self, source: str, build: Build) -> bytes:
-        """What the compiler makes."""
+        """The bytes that the compiler produces."""
         failed: list[str] = []
         for root in self.scratch_roots():
             try:
@@ -247,19 +253,19 @@ class KernelStore:
         )
 
     def scratch_roots(self) -> Iterator[Path]:
-        """Where to compile: in the store's own folder, from which `files` removes what killed processes have left; in the
-        folder for temporary files where the store cannot be written."""
+        """Folders to compile in: the folder of the store, where `files` removes the remains of
+        killed processes; then the temporary folder, for a store that is not writable."""
         if self.usable() and self._writing:
             try:
                 private.make_folder(self.folder)
             except OSError:
-                pass  # `publish` tells of it
+                pass  # `publish` reports it
             else:
                 yield self.folder
         yield Path(tempfile.gettempdir())
 
     def publish(self, name: Name, data: bytes) -> Path | None:
-        """Put a kernel or a note on its shelf, under its name, at once. None where there is no folder for it."""
+        """Store a kernel or a note atomically under its name. None if there is no usable folder."""
         if not (self.usable() and self._writing):
             return None
         try:
@@ -279,15 +285,19 @@ class KernelStore:
         return path
 
     def _give_up(self, code: str, reason: str) -> None:
-        """From here on new kernels live in the memory of this process; those in the store are still read, unless
-        others can write there."""
+        """From now on keep new kernels in memory only. Stored kernels are still read, unless others
+        can write there."""
         self._writing = False
         SESSION.emit(Fallback(code=code, reason=reason))
-        mend = "Set GRAFTJIT_CACHE_DIR to a folder of your own" if code == "FB314" else \
-            "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has room"  # fmt: skip
+        mend = (
+            "Set GRAFTJIT_CACHE_DIR to a folder of your own"
+            if code == "FB314"
+            else "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has room"
+        )
         SESSION.warn_once(
             "WN602",
-            f"the kernel store is not used ({reason}); kernels are kept for this process only. {mend}.",
+            f"the kernel store is not used ({reason}); kernels are kept for this process only."
+            f" {mend}.",
         )
 
     # --- size ---
@@ -299,7 +309,8 @@ class KernelStore:
                 self.prune()
 
     def files(self) -> list[tuple[float, int, Path]]:
-        """(time, bytes, path) of each stored kernel and note, oldest first; what abandoned builds left is removed."""
+        """(time, bytes, path) of each stored kernel and note, oldest first. Removes abandoned
+        builds."""
         found: list[tuple[float, int, Path]] = []
         if not self.usable():
             return found
@@ -321,7 +332,8 @@ class KernelStore:
         return sum(size for _time, size, _path in self.files())
 
     def prune(self) -> None:
-        """Remove the least recently used down to four fifths of the bound."""
+        """If the store is over its limit, remove least recently used files down to 4/5 of the
+        limit."""
         files = self.files()
         total = sum(size for _time, size, _path in files)
         aim = self.limit * 4 // 5 if total > self.limit else total
@@ -350,7 +362,7 @@ class KernelStore:
         )
 
     def unusable(self) -> str:
-        """Why no file can be made in the folder, found by making one; "" if one can."""
+        """Why no file can be created in the folder, tested by creating one; "" if it can."""
         reason = private.folder_reason(self.folder)
         if reason:
             return reason
@@ -362,7 +374,8 @@ class KernelStore:
             return f"it cannot be written: {error.strerror or error}"
 
     def clear(self) -> int:
-        """Remove every stored kernel and note; the number of kernels. Those that are loaded stay loaded."""
+        """Remove every stored kernel and note; returns the number of kernels. Loaded kernels stay
+        loaded."""
         files = self.files()
         for _time, _size, path in files:
             _remove(path)
@@ -376,7 +389,8 @@ def _count(files: list[tuple[float, int, Path]], kind: str) -> int:
 
 
 def _run(build: Build, source: str, target: Path) -> bytes:
-    """Build, with a failure to start the compiler told apart from a failure of the store's own files."""
+    """Run the build. A compiler that cannot be started raises BuildError, whereas errors of the
+    store's files raise OSError."""
     try:
         build(source, target)
     except OSError as error:
@@ -404,7 +418,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except OSError:  # not there, not a folder, not readable: nothing to see
+    except OSError:  # missing, not a folder, or not readable
         return []
 
 
@@ -421,7 +435,7 @@ def _mtime(entry: os.DirEntry[str]) -> float:
 
 
 def _touch(path: Path) -> None:
-    """Mark as used. A store that may only be read has no times to keep."""
+    """Mark as used. A read-only store keeps no times."""
     try:
         if time.time() - path.stat().st_mtime > _TOUCH_AFTER:
             os.utime(path)
@@ -430,7 +444,7 @@ def _touch(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Unlink, if we may and it is still there; a file that stays is found damaged again and passed over."""
+    """Unlink the file if possible. A damaged file that stays is detected again at the next use."""
     try:
         path.unlink()
     except OSError:

@@ -12,7 +12,7 @@ int DeviceRun::enter(int32_t device, void **stream, bool *captured) {
     uint64_t bit = uint64_t(1) << device;
     if (!(known_ & bit)) {
         if (cuda_driver.current_stream(device, &streams_[device])) return NO_STREAM;
-        // The default stream, which is null, cannot be recorded.
+        // The default (null) stream cannot be recorded.
         int status = 0;
         if (streams_[device] != nullptr && cuda_driver.is_capturing != nullptr)
             if (int code = cuda_driver.is_capturing(streams_[device], &status)) return code;
@@ -23,7 +23,8 @@ int DeviceRun::enter(int32_t device, void **stream, bool *captured) {
     return CUDA_SUCCESS;
 }
 
-// A context of the device that is not its primary one (a green context of torch's) stays: streams belong to it.
+// Keeps a current context of the same device that is not its primary one (a green context of
+// torch), since streams belong to it.
 int DeviceRun::make_current(int32_t device) {
     if (int code = leave()) return code;
     auto [wanted, number] = primary_contexts[device];
@@ -48,7 +49,8 @@ int DeviceRun::give_back() {
 
 int cuda_failed(int code, const char *what) {
     PyObject *module = PyImport_ImportModule("graftjit.runtime.cuda.driver");
-    PyObject *done = module == nullptr ? nullptr : PyObject_CallMethod(module, "fail", "is", code, what);
+    PyObject *done =
+        module == nullptr ? nullptr : PyObject_CallMethod(module, "fail", "is", code, what);
     Py_XDECREF(done);
     Py_XDECREF(module);
     if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "CUDA error %d while %s", code, what);
@@ -57,7 +59,7 @@ int cuda_failed(int code, const char *what) {
 
 namespace {
 
-// driver_bind(addresses): of the members of CudaDriver, in their order; 0 for one that is not there.
+// driver_bind(addresses): addresses of the members of CudaDriver, in order; 0 for a missing one.
 PyObject *driver_bind(PyObject *, PyObject *addresses) {
     void *found[7];
     static_assert(sizeof found == sizeof cuda_driver);
@@ -75,7 +77,8 @@ PyObject *driver_bind(PyObject *, PyObject *addresses) {
     Py_RETURN_NONE;
 }
 
-// driver_context(device, number, address): the primary context of a device of torch's, and the driver's number of it.
+// driver_context(device, number, address): the primary context of a torch device, and the driver's
+// number of the device.
 PyObject *driver_context(PyObject *, PyObject *args) {
     int device, number;
     unsigned long long context;
@@ -88,7 +91,8 @@ PyObject *driver_context(PyObject *, PyObject *args) {
 
 PyMethodDef methods[] = {
     {"driver_bind", driver_bind, METH_O, "Where the CUDA driver is; called by runtime.driver."},
-    {"driver_context", driver_context, METH_VARARGS, "The primary context of a device; called by runtime.driver."},
+    {"driver_context", driver_context, METH_VARARGS,
+     "The primary context of a device; called by runtime.driver."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -20,7 +20,7 @@ bool DeviceLaunch::fill(const int64_t *registers, uint64_t *values, size_t point
             float narrow = (float)as_double(bits);
             std::memcpy(values, &narrow, sizeof narrow);
         } else {
-            std::memcpy(values, &bits, sizeof bits); // an int32 is the first four bytes
+            std::memcpy(values, &bits, sizeof bits);  // an int32 is the first four bytes
         }
     }
     std::memset(values, 0, sizeof *values * hidden);
@@ -40,11 +40,13 @@ int DeviceLaunch::make_general() {
     return good ? 0 : -1;
 }
 
-int DeviceLaunch::launch(void *stream, int64_t count_of_programs, uint64_t *values, size_t count, bool any) const {
+int DeviceLaunch::launch(void *stream, int64_t count_of_programs, uint64_t *values, size_t count,
+                         bool any) const {
     void *parameters[MAX_PARAMETERS];
     for (size_t i = 0; i < count; i++) parameters[i] = values + i;
-    return cuda_driver.launch(any ? general_function.load() : function, (unsigned)count_of_programs, 1, 1, threads, 1,
-                              1, any ? general_shared : shared, stream, parameters, nullptr);
+    return cuda_driver.launch(any ? general_function.load() : function, (unsigned)count_of_programs,
+                              1, 1, threads, 1, 1, any ? general_shared : shared, stream,
+                              parameters, nullptr);
 }
 
 int DeviceLaunch::failed(int code) const {
@@ -54,10 +56,12 @@ int DeviceLaunch::failed(int code) const {
 
 int DeviceLaunch::refused(const int64_t *registers) const {
     if (grid(registers) < 0)
-        PyErr_Format(PyExc_RuntimeError, "graftjit: the kernel %s needs %lld programs, and a launch takes %d",
+        PyErr_Format(PyExc_RuntimeError,
+                     "graftjit: the kernel %s needs %lld programs, and a launch takes %d",
                      name.c_str(), (long long)registers[programs_register], INT32_MAX);
     else
-        PyErr_Format(PyExc_OverflowError, "graftjit: a number of the kernel %s is beyond 32 bits", name.c_str());
+        PyErr_Format(PyExc_OverflowError, "graftjit: a number of the kernel %s is beyond 32 bits",
+                     name.c_str());
     return -1;
 }
 
@@ -69,9 +73,10 @@ bool device_launch_read(PyObject *args, Steps &steps, Step &step) {
     step.kind = StepKind::device;
     step.device = std::make_unique<DeviceLaunch>();
     DeviceLaunch &to = *step.device;
-    if (!PyArg_ParseTuple(args, "sKiLiIIIO!O!O!sOO!O", &name, &function, &to.device, &programs, &to.programs_register,
-                          &to.threads, &to.shared, &to.hidden, &PyTuple_Type, &slots, &PyTuple_Type, &writes,
-                          &PyTuple_Type, &numbers, &kinds, &keep, &PyTuple_Type, &aligned, &general) ||
+    if (!PyArg_ParseTuple(args, "sKiLiIIIO!O!O!sOO!O", &name, &function, &to.device, &programs,
+                          &to.programs_register, &to.threads, &to.shared, &to.hidden, &PyTuple_Type,
+                          &slots, &PyTuple_Type, &writes, &PyTuple_Type, &numbers, &kinds, &keep,
+                          &PyTuple_Type, &aligned, &general) ||
         !steps_read_slots(slots, steps, step.slots) || !steps_read_writes(writes, steps, step))
         return false;
     to.name = name;
@@ -81,18 +86,22 @@ bool device_launch_read(PyObject *args, Steps &steps, Step &step) {
     to.keep = Py_NewRef(keep);
     to.general = Py_NewRef(general);
     auto n_registers = (int32_t)steps.numbers.registers.size();
-    bool good = function != 0 && to.device >= 0 && to.device < MAX_DEVICES && programs >= 0 && programs <= INT32_MAX &&
-                to.programs_register < n_registers && to.kinds.size() == (size_t)PyTuple_GET_SIZE(numbers);
+    bool good = function != 0 && to.device >= 0 && to.device < MAX_DEVICES && programs >= 0 &&
+                programs <= INT32_MAX && to.programs_register < n_registers &&
+                to.kinds.size() == (size_t)PyTuple_GET_SIZE(numbers);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++) {
         to.numbers.push_back((int32_t)PyLong_AsLong(PyTuple_GET_ITEM(numbers, i)));
         good = good && to.numbers.back() >= 0 && to.numbers.back() < n_registers;
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(aligned); i++) {
         to.aligned.push_back((int32_t)PyLong_AsLong(PyTuple_GET_ITEM(aligned, i)));
-        good = good && to.aligned.back() >= 0 && (size_t)to.aligned.back() < step.slots.size() && general != Py_None;
+        good = good && to.aligned.back() >= 0 && (size_t)to.aligned.back() < step.slots.size() &&
+               general != Py_None;
     }
-    good = good && to.parameters(step.slots.size()) <= MAX_PARAMETERS && cuda_driver.launch != nullptr;
-    if (!good && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "graftjit: a launch that cannot be read");
+    good =
+        good && to.parameters(step.slots.size()) <= MAX_PARAMETERS && cuda_driver.launch != nullptr;
+    if (!good && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "graftjit: a launch that cannot be read");
     return good;
 }
 

@@ -12,8 +12,8 @@ constexpr int MAX_LISTS = 2, MAX_LIST = 512, MAX_STACK = 24, MAX_RESULTS = 8, MA
 using W = uint64_t;
 using D = double;
 using Function = W (*)(W, W, W, W, W, W, D, D, D, D, D, D, D, D);
-using FunctionOnStack = W (*)(W, W, W, W, W, W, D, D, D, D, D, D, D, D, W, W, W, W, W, W, W, W, W, W, W, W, W, W,
-                              W, W, W, W, W, W, W, W, W, W);
+using FunctionOnStack = W (*)(W, W, W, W, W, W, D, D, D, D, D, D, D, D, W, W, W, W, W, W, W, W, W,
+                              W, W, W, W, W, W, W, W, W, W, W, W, W, W, W);
 
 bool read_words(PyObject *list, std::vector<OperatorWord> &out) {
     if (!PyTuple_Check(list)) return false;
@@ -32,13 +32,14 @@ bool read_slots(PyObject *list, std::vector<int32_t> &out) {
     return !PyErr_Occurred() && out.size() <= MAX_LIST;
 }
 
-// What words point to during one call. Tensors in here are borrowed: they are never destroyed as such.
+// The memory that words point to during one call. Tensors in it are borrowed and never destroyed.
 struct Temporaries {
     struct OptionalTensor {
         void *impl;
         bool engaged;
     } optionals[8];
-    struct ListRef { // c10::IListRef<at::Tensor>: an ArrayRef, then the tag (0: unboxed)
+    // c10::IListRef<at::Tensor>: an ArrayRef, then the tag (0: unboxed)
+    struct ListRef {
         void **data;
         uint64_t size;
         uint32_t tag;
@@ -80,8 +81,9 @@ W word(const Operator &op, const OperatorWord &from, const Handle *handles, Temp
 
 }  // namespace
 
-// Pairs of a place and a register.
-static bool read_pairs(PyObject *pairs, size_t width, size_t limit, std::vector<std::pair<int32_t, int32_t>> &out) {
+// Reads pairs of a place and a register.
+static bool read_pairs(PyObject *pairs, size_t width, size_t limit,
+                       std::vector<std::pair<int32_t, int32_t>> &out) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i++) {
         int place, source;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "ii", &place, &source)) return false;
@@ -95,27 +97,33 @@ bool operator_read(PyObject *plan, Operator &out) {
     const char *symbol;
     PyObject *registers, *stack, *doubles, *bytes, *lists, *patches, *reals;
     int returns;
-    if (!PyArg_ParseTuple(plan, "sO!O!O!SO!iiO!O!", &symbol, &PyTuple_Type, &registers, &PyTuple_Type, &stack,
-                          &PyTuple_Type, &doubles, &bytes, &PyTuple_Type, &lists, &returns, &out.n_results,
-                          &PyTuple_Type, &patches, &PyTuple_Type, &reals))
+    if (!PyArg_ParseTuple(plan, "sO!O!O!SO!iiO!O!", &symbol, &PyTuple_Type, &registers,
+                          &PyTuple_Type, &stack, &PyTuple_Type, &doubles, &bytes, &PyTuple_Type,
+                          &lists, &returns, &out.n_results, &PyTuple_Type, &patches, &PyTuple_Type,
+                          &reals))
         return false;
     out.function = dlsym(torch_api.library, symbol);
     out.returns = (Returns)returns;
-    bool good = out.function != nullptr && read_words(registers, out.registers) && read_words(stack, out.stack);
+    bool good = out.function != nullptr && read_words(registers, out.registers) &&
+                read_words(stack, out.stack);
     for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(doubles); i++)
         out.doubles.push_back(PyFloat_AsDouble(PyTuple_GET_ITEM(doubles, i)));
-    // The words' alignment: 16 bytes, as of the allocator's blocks.
-    if (good) out.bytes.assign(PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(bytes) + PyBytes_GET_SIZE(bytes));
+    // The bytes are aligned to 16, as blocks of the allocator are.
+    if (good)
+        out.bytes.assign(PyBytes_AS_STRING(bytes),
+                         PyBytes_AS_STRING(bytes) + PyBytes_GET_SIZE(bytes));
     for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(lists); i++) {
         out.lists.emplace_back();
         good = read_slots(PyTuple_GET_ITEM(lists, i), out.lists.back());
     }
     good = good && read_pairs(patches, 8, out.bytes.size(), out.patches) &&
            read_pairs(reals, 1, out.doubles.size(), out.real_registers);
-    good = good && out.registers.size() <= 6 && out.stack.size() <= MAX_STACK && out.doubles.size() <= 8 &&
-           out.lists.size() <= MAX_LISTS && (out.patches.empty() || out.bytes.size() <= MAX_PATCHED) && out.n_results <= MAX_RESULTS;
+    good = good && out.registers.size() <= 6 && out.stack.size() <= MAX_STACK &&
+           out.doubles.size() <= 8 && out.lists.size() <= MAX_LISTS &&
+           (out.patches.empty() || out.bytes.size() <= MAX_PATCHED) && out.n_results <= MAX_RESULTS;
     if (!good && !PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "no such operator entry point, or too many arguments: %s", symbol);
+        PyErr_Format(PyExc_ValueError, "no such operator entry point, or too many arguments: %s",
+                     symbol);
     return good && !PyErr_Occurred();
 }
 
@@ -125,12 +133,16 @@ bool operator_numbers_fit(const Operator &op, size_t n_registers) {
     for (auto [place, source] : op.real_registers) good = good && (size_t)source < n_registers;
     for (auto *words : {&op.registers, &op.stack})
         for (const OperatorWord &one : *words)
-            if (one.kind == Word::number) good = good && one.value >= 0 && (size_t)one.value < n_registers;
-    if (!good) PyErr_SetString(PyExc_ValueError, "graftjit: an operator names a number that the program lacks");
+            if (one.kind == Word::number)
+                good = good && one.value >= 0 && (size_t)one.value < n_registers;
+    if (!good)
+        PyErr_SetString(PyExc_ValueError,
+                        "graftjit: an operator names a number that the program lacks");
     return good;
 }
 
-void operator_call(const Operator &op, const Handle *handles, const int64_t *numbers, Handle *results) {
+void operator_call(const Operator &op, const Handle *handles, const int64_t *numbers,
+                   Handle *results) {
     Temporaries all;
     alignas(16) char patched[MAX_PATCHED];
     all.bytes = op.bytes.data();
@@ -158,17 +170,19 @@ void operator_call(const Operator &op, const Handle *handles, const int64_t *num
     for (auto [place, source] : op.real_registers) std::memcpy(&d[place], &numbers[source], 8);
     W got;
     if (n == 0)
-        got = ((Function)op.function)(r[0], r[1], r[2], r[3], r[4], r[5], d[0], d[1], d[2], d[3], d[4], d[5], d[6],
-                                      d[7]);
+        got = ((Function)op.function)(r[0], r[1], r[2], r[3], r[4], r[5], d[0], d[1], d[2], d[3],
+                                      d[4], d[5], d[6], d[7]);
     else
         got = ((FunctionOnStack)op.function)(
-            r[0], r[1], r[2], r[3], r[4], r[5], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], s[0], s[1], s[2],
-            s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18],
-            s[19], s[20], s[21], s[22], s[23]);
+            r[0], r[1], r[2], r[3], r[4], r[5], d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7],
+            s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12], s[13],
+            s[14], s[15], s[16], s[17], s[18], s[19], s[20], s[21], s[22], s[23]);
     if (op.returns == Returns::reference) {
         torch_api.new_handle((Handle)got, &results[0]);
     } else if (op.returns == Returns::values) {
-        // One tensor is its pointer; libstdc++ lays a tuple out from its last element to its first.
-        for (int i = 0; i < op.n_results; i++) results[i] = new_cell(returned[op.n_results - 1 - i]);
+        // A single tensor is its pointer. libstdc++ stores the elements of a tuple in reverse
+        // order.
+        for (int i = 0; i < op.n_results; i++)
+            results[i] = new_cell(returned[op.n_results - 1 - i]);
     }
 }

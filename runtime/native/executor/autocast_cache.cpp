@@ -6,7 +6,8 @@
 
 namespace {
 
-// Returned like an at::Tensor, which has a destructor: in memory that the caller gives. Its reference is moved on.
+// Returned like an at::Tensor, which has a destructor: in memory that the caller provides. The
+// reference in it is moved to the result.
 struct Returned {
     void *impl;
     Returned(const Returned &) = delete;
@@ -17,7 +18,8 @@ using CachedCast = Returned (*)(int8_t dtype, const void *tensor, int8_t device_
 
 CachedCast found() {
     static const auto function = (CachedCast)dlsym(
-        torch_api.library, "_ZN2at8autocast11cached_castEN3c1010ScalarTypeERKNS_6TensorENS1_10DeviceTypeE");
+        torch_api.library,
+        "_ZN2at8autocast11cached_castEN3c1010ScalarTypeERKNS_6TensorENS1_10DeviceTypeE");
     return function;
 }
 
@@ -29,8 +31,9 @@ bool same_layout(Handle left, Handle right) {
             torch_api.get_strides(both[i], &strides[i]))
             return false;
     size_t bytes = sizeof(int64_t) * (size_t)dims[0];
-    return dims[0] == dims[1] && (dims[0] == 0 || (std::memcmp(sizes[0], sizes[1], bytes) == 0 &&
-                                                   std::memcmp(strides[0], strides[1], bytes) == 0));
+    return dims[0] == dims[1] &&
+           (dims[0] == 0 || (std::memcmp(sizes[0], sizes[1], bytes) == 0 &&
+                             std::memcmp(strides[0], strides[1], bytes) == 0));
 }
 
 }  // namespace

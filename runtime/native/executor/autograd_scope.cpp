@@ -21,7 +21,8 @@ struct Modes {
         void *cpu = torch_api.library;
         find(cpu, "_ZN2at8autocast20set_autocast_enabledEN3c1010DeviceTypeEb", &set_autocast);
         find(cpu, "aoti_torch_grad_mode_set_enabled", &set_grad);
-        if (set_autocast) find(cpu, "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", &autocast_enabled);
+        if (set_autocast)
+            find(cpu, "_ZN2at8autocast19is_autocast_enabledEN3c1010DeviceTypeE", &autocast_enabled);
         if (set_grad) find(cpu, "aoti_torch_grad_mode_is_enabled", &grad_enabled);
     }
 };
@@ -45,7 +46,7 @@ const Handler &handler() {
     return found;
 }
 
-// warned_call(callable, *args): the call, with torch's C++ warnings as Python's.
+// warned_call(callable, *args): the call, with torch's C++ warnings as Python warnings.
 PyObject *warned_call(PyObject *, PyObject *const *args, Py_ssize_t n) {
     if (n < 1) {
         PyErr_SetString(PyExc_TypeError, "warned_call(callable, *args)");
@@ -54,8 +55,8 @@ PyObject *warned_call(PyObject *, PyObject *const *args, Py_ssize_t n) {
     if (torch_api_ready() < 0) return nullptr;
     Warnings warnings;
     warnings.enter();
-    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                           nullptr);
+    PyObject *result = PyObject_Vectorcall(
+        args[0], args + 1, (size_t)(n - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
     if (warnings.leave() != 0) Py_CLEAR(result);
     return result;
 }

@@ -16,9 +16,12 @@ void find(const char *name, Function *place) {
 }
 
 struct Recording {
-    void *const *(*callbacks)() = nullptr;  // at::get_record_function_tls_(): a std::vector comes first
-    bool (*any)() = nullptr;                // at::hasThreadLocalCallbacks(): one that is not switched off
-    int32_t (*start)(const char *name, void *keywords, void *const *inputs, uint64_t n_inputs, void **range) = nullptr;
+    // at::get_record_function_tls_(): its first member is a std::vector
+    void *const *(*callbacks)() = nullptr;
+    // at::hasThreadLocalCallbacks(): whether a callback is enabled
+    bool (*any)() = nullptr;
+    int32_t (*start)(const char *name, void *keywords, void *const *inputs, uint64_t n_inputs,
+                     void **range) = nullptr;
     int32_t (*stop)(void *range) = nullptr;
 
     Recording() {
@@ -43,7 +46,8 @@ bool ranges_look() {
 }
 
 void Range::begin(const char *name) {
-    if (recording().start(name, nullptr, nullptr, 0, &handle_) != 0) handle_ = nullptr;  // a range less, not a call
+    // If this fails, only the range is missing.
+    if (recording().start(name, nullptr, nullptr, 0, &handle_) != 0) handle_ = nullptr;
 }
 
 void Range::end() { recording().stop(handle_); }

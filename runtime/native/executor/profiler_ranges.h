@@ -1,12 +1,14 @@
-// Ranges of torch.profiler: a program and each of its steps, by name, while somebody records functions on this thread.
+// Ranges for torch.profiler: a program and each of its steps, by name, while functions are recorded
+// on this thread.
 //
-// torch keeps who does in a vector of the thread's. Its place is looked up once a thread; a run looks whether it is empty.
+// torch keeps the recorders of a thread in a thread-local vector. Its address is looked up once per
+// thread; a run checks whether it is empty.
 #pragma once
 
-// That vector, as the ends of its elements; null: not looked up on this thread.
+// That vector, as its begin and end pointers; null: not looked up on this thread yet.
 extern constinit thread_local void *const *recorders;
 
-bool ranges_look();  // the same as `ranges_wanted`, by torch's own word
+bool ranges_look();  // the same as `ranges_wanted`, by torch's function
 
 inline bool ranges_wanted() {
     void *const *found = recorders;
@@ -15,7 +17,7 @@ inline bool ranges_wanted() {
     return ranges_look();
 }
 
-// One range; null is none.
+// One range; without a name, none.
 class Range {
   public:
     explicit Range(const char *name) {

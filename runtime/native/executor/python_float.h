@@ -1,10 +1,11 @@
-// Operations of Python's floats that C has no operator for, with Python's results bit by bit. Each says false where
-// Python raises, or gives what is no float: nobody relies on the result then.
+// Operations of Python floats that C has no operator for, with bit-equal results. Each returns
+// false where Python raises or returns another type; then the result is undefined.
 #pragma once
 #include <cmath>
 #include <cstdint>
 
-// The remainder has the sign of the divisor; the quotient is the whole number nearest to (a - remainder) / b.
+// The remainder has the sign of the divisor. The quotient is the integer nearest to (a - remainder)
+// / b.
 inline bool real_divmod(double a, double b, double *quotient, double *remainder) {
     if (b == 0) return false;
     double rest = std::fmod(a, b), exact = (a - rest) / b;
@@ -31,7 +32,8 @@ inline bool real_root(double a, double *out) {
     return a >= 0;
 }
 
-// A whole number of a float that has been rounded; Python refuses nan and infinities, and knows no end.
+// Converts a rounded float to an integer. False for nan and infinities, for which Python raises,
+// and for integers of more than 62 bits.
 inline bool real_whole(double rounded, int64_t *out) {
     if (!(rounded > -0x1p62 && rounded < 0x1p62)) return false;
     *out = (int64_t)rounded;

@@ -14,17 +14,24 @@ int division_by_zero() {
 }
 
 int too_large() {
-    PyErr_SetString(PyExc_OverflowError, "graftjit: a number of a compiled program is beyond 64 bits");
+    PyErr_SetString(PyExc_OverflowError,
+                    "graftjit: a number of a compiled program is beyond 64 bits");
     return -1;
 }
 
 using Operation = int (*)(int64_t a, int64_t b, int64_t &out);
 
-int add(int64_t a, int64_t b, int64_t &out) { return __builtin_add_overflow(a, b, &out) ? too_large() : 0; }
-int sub(int64_t a, int64_t b, int64_t &out) { return __builtin_sub_overflow(a, b, &out) ? too_large() : 0; }
-int mul(int64_t a, int64_t b, int64_t &out) { return __builtin_mul_overflow(a, b, &out) ? too_large() : 0; }
+int add(int64_t a, int64_t b, int64_t &out) {
+    return __builtin_add_overflow(a, b, &out) ? too_large() : 0;
+}
+int sub(int64_t a, int64_t b, int64_t &out) {
+    return __builtin_sub_overflow(a, b, &out) ? too_large() : 0;
+}
+int mul(int64_t a, int64_t b, int64_t &out) {
+    return __builtin_mul_overflow(a, b, &out) ? too_large() : 0;
+}
 
-// Towards minus infinity, as Python's.
+// Rounds towards minus infinity, as in Python.
 int floordiv(int64_t a, int64_t b, int64_t &out) {
     if (b == 0) return division_by_zero();
     if (b == -1) return sub(0, a, out);
@@ -51,8 +58,12 @@ int real_sub(int64_t a, int64_t b, int64_t &out) { return real(as_double(a) - as
 int real_mul(int64_t a, int64_t b, int64_t &out) { return real(as_double(a) * as_double(b), out); }
 int real_neg(int64_t a, int64_t, int64_t &out) { return real(-as_double(a), out); }
 int real_abs(int64_t a, int64_t, int64_t &out) { return real(std::fabs(as_double(a)), out); }
-int real_least(int64_t a, int64_t b, int64_t &out) { return out = as_double(b) < as_double(a) ? b : a, 0; }
-int real_most(int64_t a, int64_t b, int64_t &out) { return out = as_double(b) > as_double(a) ? b : a, 0; }
+int real_least(int64_t a, int64_t b, int64_t &out) {
+    return out = as_double(b) < as_double(a) ? b : a, 0;
+}
+int real_most(int64_t a, int64_t b, int64_t &out) {
+    return out = as_double(b) > as_double(a) ? b : a, 0;
+}
 
 int real_div(int64_t a, int64_t b, int64_t &out) {
     if (as_double(b) == 0) return division_by_zero();
@@ -64,7 +75,9 @@ int whole(double value, int64_t &out) { return real_whole(value, &out) ? 0 : too
 int real_trunc(int64_t a, int64_t, int64_t &out) { return whole(std::trunc(as_double(a)), out); }
 int real_floor(int64_t a, int64_t, int64_t &out) { return whole(std::floor(as_double(a)), out); }
 int real_ceil(int64_t a, int64_t, int64_t &out) { return whole(std::ceil(as_double(a)), out); }
-int real_round(int64_t a, int64_t, int64_t &out) { return whole(std::nearbyint(as_double(a)), out); }
+int real_round(int64_t a, int64_t, int64_t &out) {
+    return whole(std::nearbyint(as_double(a)), out);
+}
 
 int real_floordiv(int64_t a, int64_t b, int64_t &out) {
     double quotient, remainder;
@@ -99,12 +112,12 @@ int either(int64_t a, int64_t b, int64_t &out) { return out = a | b, 0; }
 int differing(int64_t a, int64_t b, int64_t &out) { return out = a ^ b, 0; }
 
 // In the order of `CODES` in runtime/program/registers.py.
-const Operation OPERATIONS[] = {add,      sub,      mul,      floordiv, mod,        least,      most,
-                                absolute, to_real,  real_add, real_sub, real_mul,   real_div,   real_neg,
-                                real_abs, real_least, real_most, real_trunc, real_floor, real_ceil,
-                                real_round, real_floordiv, real_mod, real_pow, real_sqrt,
-                                real_exp, real_log, both, either, differing,
-                                real_sin, real_cos, real_tan, real_tanh};
+const Operation OPERATIONS[] = {
+    add,           sub,        mul,       floordiv,   mod,        least,     most,
+    absolute,      to_real,    real_add,  real_sub,   real_mul,   real_div,  real_neg,
+    real_abs,      real_least, real_most, real_trunc, real_floor, real_ceil, real_round,
+    real_floordiv, real_mod,   real_pow,  real_sqrt,  real_exp,   real_log,  both,
+    either,        differing,  real_sin,  real_cos,   real_tan,   real_tanh};
 
 int read_number(const NumberRead &read, PyObject *input, int64_t &out) {
     if (read.source == NumberSource::real) {
@@ -118,7 +131,8 @@ int read_number(const NumberRead &read, PyObject *input, int64_t &out) {
     int64_t *all;
     Handle handle = handle_of(input);
     if (read.source == NumberSource::offset) return torch_api.get_storage_offset(handle, &out);
-    if (read.source == NumberSource::size ? torch_api.get_sizes(handle, &all) : torch_api.get_strides(handle, &all))
+    if (read.source == NumberSource::size ? torch_api.get_sizes(handle, &all)
+                                          : torch_api.get_strides(handle, &all))
         return -1;
     out = all[read.dim];
     return 0;
@@ -130,17 +144,20 @@ int numbers_fill(const Numbers &numbers, PyObject *const *inputs, int64_t *regis
     std::memcpy(registers, numbers.registers.data(), numbers.registers.size() * sizeof(int64_t));
     for (const NumberRead &read : numbers.reads)
         if (read_number(read, inputs[read.input], registers[read.target])) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "graftjit: reading a tensor's sizes failed");
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_RuntimeError, "graftjit: reading a tensor's sizes failed");
             return -1;
         }
     for (const NumberOp &op : numbers.code)
-        if (OPERATIONS[op.code](registers[op.left], registers[op.right], registers[op.target])) return -1;
+        if (OPERATIONS[op.code](registers[op.left], registers[op.right], registers[op.target]))
+            return -1;
     return 0;
 }
 
 bool numbers_read(PyObject *lowered, int32_t n_inputs, int32_t n_numbers, Numbers &out) {
     PyObject *registers, *reads, *code;
-    if (!PyArg_ParseTuple(lowered, "O!O!O!", &PyTuple_Type, &registers, &PyTuple_Type, &reads, &PyTuple_Type, &code))
+    if (!PyArg_ParseTuple(lowered, "O!O!O!", &PyTuple_Type, &registers, &PyTuple_Type, &reads,
+                          &PyTuple_Type, &code))
         return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(registers); i++)
         out.registers.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(registers, i)));
@@ -148,20 +165,25 @@ bool numbers_read(PyObject *lowered, int32_t n_inputs, int32_t n_numbers, Number
     bool good = !PyErr_Occurred();
     for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(reads); i++) {
         int target, source, input, dim;
-        good = PyArg_ParseTuple(PyTuple_GET_ITEM(reads, i), "iiii", &target, &source, &input, &dim) && target >= 0 &&
-               target < n && source >= 0 && source <= (int)NumberSource::real && dim >= 0;
-        // Sizes are read from tensors, numbers from what comes after them.
+        good =
+            PyArg_ParseTuple(PyTuple_GET_ITEM(reads, i), "iiii", &target, &source, &input, &dim) &&
+            target >= 0 && target < n && source >= 0 && source <= (int)NumberSource::real &&
+            dim >= 0;
+        // Sizes are read from tensors, numbers from the arguments after them.
         bool of_tensor = source <= (int)NumberSource::offset;
-        good = good && input >= (of_tensor ? 0 : n_inputs) && input < n_inputs + (of_tensor ? 0 : n_numbers);
+        good = good && input >= (of_tensor ? 0 : n_inputs) &&
+               input < n_inputs + (of_tensor ? 0 : n_numbers);
         out.reads.push_back({target, input, dim, (NumberSource)source});
     }
     for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(code); i++) {
         int which, target, left, right;
-        good = PyArg_ParseTuple(PyTuple_GET_ITEM(code, i), "iiii", &which, &target, &left, &right) && which >= 0 &&
-               which < (int)std::size(OPERATIONS) && target >= 0 && target < n && left >= 0 && left < n &&
-               right >= 0 && right < n;
+        good =
+            PyArg_ParseTuple(PyTuple_GET_ITEM(code, i), "iiii", &which, &target, &left, &right) &&
+            which >= 0 && which < (int)std::size(OPERATIONS) && target >= 0 && target < n &&
+            left >= 0 && left < n && right >= 0 && right < n;
         out.code.push_back({target, left, right, (uint8_t)which});
     }
-    if (!good && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "graftjit: a program's numbers cannot be read");
+    if (!good && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "graftjit: a program's numbers cannot be read");
     return good;
 }

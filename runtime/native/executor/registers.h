@@ -1,8 +1,10 @@
-// The numbers of a symbolic program: sizes read from its inputs, numbers given to it, and what follows from them.
+// The numbers of a symbolic program: sizes of its inputs, number arguments, and values computed
+// from these.
 //
-// runtime/program/registers.py lays a program's expressions out over registers of 64 bits (an int64, or the bits of a double).
-// They are filled at the beginning of each run: constants are there, then what is read from the inputs, then one
-// operation after the other. Steps name registers where a static program has numbers.
+// runtime/program/registers.py assigns the expressions of a program to 64-bit registers (an int64,
+// or the bits of a double). They are filled at the beginning of each run: first constants, then
+// reads of the inputs, then one operation after the other. Steps refer to registers where a static
+// program has numbers.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -24,17 +26,18 @@ struct NumberOp {
 };
 
 struct Numbers {
-    std::vector<int64_t> registers;  // as a run begins: the constants are there
+    std::vector<int64_t> registers;  // initial values, with constants filled in
     std::vector<NumberRead> reads;
     std::vector<NumberOp> code;
 
     bool empty() const { return registers.empty(); }
 };
 
-// From the tuple that `runtime.program.registers` makes; false with a Python error set.
+// Reads the tuple that `runtime.program.registers` makes; false with a Python error set.
 bool numbers_read(PyObject *lowered, int32_t n_inputs, int32_t n_numbers, Numbers &out);
 
-// Fills the registers from a call's inputs: 0, or -1 with a Python error set. Needs the GIL.
+// Fills the registers from a call's inputs. Returns 0, or -1 with a Python error set. Needs the
+// GIL.
 int numbers_fill(const Numbers &numbers, PyObject *const *inputs, int64_t *registers);
 
 inline double as_double(int64_t bits) {

@@ -9,8 +9,8 @@ bool sampling = true;
 
 namespace {
 
-constexpr uint32_t FIRST = 4;    // samples in a row at the beginning
-constexpr uint64_t RAREST = 256;  // calls between two samples, about, in the long run
+constexpr uint32_t FIRST = 4;  // consecutive samples at the beginning
+constexpr uint64_t RAREST = 256;  // approximate number of calls between two samples in the long run
 
 uint64_t measured_cost() {
     uint64_t least = UINT64_MAX, before = clock_now();
@@ -31,7 +31,8 @@ uint64_t clock_cost() {
 
 void Turn::plan() {
     uint64_t about = samples++ < FIRST ? 0 : std::min(calls / 4, RAREST);
-    state = state * 1664525u + 1013904223u;  // Numerical Recipes: any sequence without a short period does
+    // From Numerical Recipes; any sequence without a short period is suitable.
+    state = state * 1664525u + 1013904223u;
     next = calls - 1 + about / 2 + (about ? (state >> 8) % (about + 1) : 0);
 }
 
@@ -46,7 +47,8 @@ float median_of(const float *values, uint32_t n) {
 void ProgramClock::add(const std::vector<uint64_t> &marks, uint64_t began, uint64_t ended) {
     size_t n = marks.size() - 1, place = whole.n % KEPT;
     steps.resize(n * KEPT);
-    for (size_t i = 0; i < n; i++) steps[i * KEPT + place] = seconds_between(marks[i], marks[i + 1]);
+    for (size_t i = 0; i < n; i++)
+        steps[i * KEPT + place] = seconds_between(marks[i], marks[i + 1]);
     whole.add(seconds_between(began, ended));
 }
 
@@ -96,9 +98,10 @@ void ResumeSample::leave() {
         uint64_t gap = watch.open ? began_ - watch.broke : watch.gap;
         clock_->gap.add((float)((double)gap * 1e-9));
     }
-    // No program ran here: the break after this one, which a loop resumes when this is left, begins no earlier than this.
+    // No program ran here. The next break, after which a loop resumes when this function returns,
+    // begins no earlier than this.
     if (watch.open) watch.last = std::max(watch.last, began_);
-    // What was open around this is closed by the program that closed this.
+    // The program that ended this gap also ends the enclosing gap.
     if (before_.open && !watch.open) before_.gap = watch.broke + watch.gap - before_.broke;
     watch.open = before_.open && watch.open;
     watch.gap = before_.gap;
@@ -131,7 +134,8 @@ static PyObject *set_sampling(PyObject *, PyObject *on) {
 }
 
 static PyMethodDef clocks_methods[] = {
-    {"set_sampling", set_sampling, METH_O, "set_sampling(on) -> before: whether calls are timed when their turn comes."},
+    {"set_sampling", set_sampling, METH_O,
+     "set_sampling(on) -> before: whether calls are timed when their turn comes."},
     {nullptr, nullptr, 0, nullptr}};
 
 int clocks_init(PyObject *module) { return PyModule_AddFunctions(module, clocks_methods); }

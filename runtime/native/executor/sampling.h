@@ -1,9 +1,11 @@
-// Run times, sampled: of programs and their steps, of whole calls, of guards, and of what lies between two compiled parts.
+// Sampled run times of programs and their steps, of whole calls, of guards, and of gaps between
+// compiled regions.
 //
-// What is timed has a Turn: one increment and one compare a call. The first call is never taken (it compiles, and caches are
-// cold); the next few are, then ever fewer, at distances that no period of the program can follow. A sampled call looks at
-// the clock once a step. What is kept is the latest values; who asks gets their median, which a pause does not move.
-// Everything here is zero at birth and used under the GIL; what a thread is in the middle of is the thread's own.
+// Each timed object has a Turn: one increment and one comparison per call. The first call is never
+// sampled (it compiles, and caches are cold). The next few are, then fewer and fewer, at distances
+// without a period. A sampled call reads the clock once per step. The latest values are kept, and
+// reports use their median, which a pause does not affect. All of this is zero-initialised and used
+// under the GIL; the state of running calls is thread-local.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +19,19 @@ inline uint64_t clock_now() {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// What a look at the clock costs, in nanoseconds: it is part of each span between two looks.
+// The cost of reading the clock, in nanoseconds. It is included in each span between two reads.
 uint64_t clock_cost();
 
-// Seconds between two looks.
+// Seconds between two clock reads.
 inline float seconds_between(uint64_t from, uint64_t to) {
     uint64_t span = to - from, cost = clock_cost();
     return span > cost ? (float)((double)(span - cost) * 1e-9) : 0.0f;
 }
 
-// Whether what is due is sampled: `benchmarks.events` switches it off, to say what samples cost.
+// Whether samples are taken. `benchmarks.events` disables it to measure the cost of sampling.
 extern bool sampling;
 
-// Which calls are sampled.
+// Decides which calls are sampled.
 struct Turn {
     uint64_t calls, next;
     uint32_t samples, state;
@@ -38,7 +40,7 @@ struct Turn {
     void plan();  // after a sample
 };
 
-constexpr uint32_t KEPT = 16;  // latest values
+constexpr uint32_t KEPT = 16;  // number of values that are kept
 
 float median_of(const float *values, uint32_t n);
 
@@ -50,34 +52,35 @@ struct Ring {
     float median() const { return median_of(values, std::min(n, KEPT)); }
 };
 
-// Of one program: the whole, and each step in its own ring.
+// The clock of one program: whole runs, and each step in a ring of its own.
 struct ProgramClock {
     Turn turn{};
     Ring whole{};
-    std::vector<float> steps;  // KEPT a step, from the first sample on
+    std::vector<float> steps;  // KEPT values per step, from the first sample on
 
-    // `marks`: when the steps began, and when the last one was over.
+    // `marks`: the start of each step, and the end of the last one.
     void add(const std::vector<uint64_t> &marks, uint64_t began, uint64_t ended);
     float step(size_t at) const;
 };
 
-// Of one code state: whole calls, how much of each was inside of programs, and, of a resume function, the time since the
-// compiled part before it. Calls that run as written have a turn of their own: what plain Python takes, without the look for
-// an entry before it.
+// The clock of one code state: whole calls, the time of each in programs, and, for a resume
+// function, the time since the compiled region before it. Uncompiled calls have a turn of their
+// own; their time excludes the preceding look-up of an entry.
 struct CallClock {
     Turn turn, plain_turn;
     Ring whole, inside, gap, plain;
 };
 
-// A sampled call under way. Its place is the thread's, not the stack's: nobody is left with a pointer to what is gone.
+// A sampled call in progress. It is stored per thread, not on the stack, so that there are no
+// dangling pointers.
 struct Watch {
-    uint64_t last;    // when the last program ended; the beginning, where none has run
+    uint64_t last;    // end of the last program; the start of the call if none has run
     uint64_t inside;  // nanoseconds in programs
     uint64_t gap;
     uint64_t broke;
-    int depth;        // programs that run inside of one another
-    bool open;        // since `broke` no program has begun
-    bool spoilt;      // it compiled something, or was profiled
+    int depth;     // nested running programs
+    bool open;     // no program has begun since `broke`
+    bool spoilt;   // it compiled something, or was profiled
 };
 
 struct Watches {
@@ -89,7 +92,7 @@ struct Watches {
 };
 extern constinit thread_local Watches watches;
 
-// One call of a function, timed if its turn has come.
+// One call of a function, timed if it is due.
 class CallSample {
   public:
     CallSample() = default;
@@ -105,7 +108,7 @@ class CallSample {
         plain_ = true;
         if (clock.plain_turn.due()) enter(clock);
     }
-    // The result once more; null is a call that raised and counts for nothing.
+    // Returns the result. A null result means that the call raised, and is not counted.
     template <typename Result>
     Result *done(Result *result) {
         if (clock_ != nullptr) leave(result != nullptr);
@@ -113,7 +116,7 @@ class CallSample {
     }
 
   private:
-    CallClock *clock_ = nullptr;  // of a state that the caller holds
+    CallClock *clock_ = nullptr;  // of a state that the caller keeps alive
     uint64_t began_ = 0;
     int place_ = 0;
     bool plain_ = false;
@@ -123,7 +126,7 @@ class CallSample {
     void leave(bool count);
 };
 
-// What follows a break, inside of a sampled call.
+// The continuation after a break, within a sampled call.
 class ResumeSample {
   public:
     explicit ResumeSample(CallClock &clock) {
@@ -144,11 +147,11 @@ class ResumeSample {
     void leave();
 };
 
-// A program runs inside of a sampled call, if there is one: between these two.
+// Begin and end of a program within a sampled call, if there is one.
 void watch_program_begins(uint64_t now);
 void watch_program_ends(uint64_t began, uint64_t now);
 
-// What is under way compiles, or is profiled: it is no call like others.
+// Mark running calls as untypical, because they compile or are profiled.
 void watches_spoil();
 
 struct _object;  // PyObject

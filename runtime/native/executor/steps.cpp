@@ -10,13 +10,14 @@
 
 namespace {
 
-constexpr int64_t RELEASE_BYTES = 1 << 20;  // from here on other Python threads may run meanwhile
+// From this size on the GIL is released during kernels.
+constexpr int64_t RELEASE_BYTES = 1 << 20;
 
-// Where a slot's tensor is during one run.
+// The tensor of a slot during one run.
 struct Slot {
-    Handle handle;     // null: not there
+    Handle handle;  // null: none
     PyObject *object;  // the Python tensor that the handle points into, or null
-    void *memory;      // scratch
+    void *memory;  // scratch memory
     bool owns_handle, owns_object;
 };
 
@@ -24,16 +25,19 @@ using Kernel = void (*)(void **buffers, int32_t threads, const int64_t *numbers)
 
 class Run {
   public:
-    Run(Steps &steps, PyObject *const *inputs, PyObject **owned) : steps_(steps), inputs_(inputs), owned_(owned) {
-        slots_ = steps.n_slots <= SMALL ? small_ : (many_.reset(new Slot[steps.n_slots]), many_.get());
-        handles_ = steps.n_slots <= SMALL ? small_handles_
-                                          : (many_handles_.reset(new Handle[steps.n_slots]), many_handles_.get());
+    Run(Steps &steps, PyObject *const *inputs, PyObject **owned)
+        : steps_(steps), inputs_(inputs), owned_(owned) {
+        slots_ =
+            steps.n_slots <= SMALL ? small_ : (many_.reset(new Slot[steps.n_slots]), many_.get());
+        handles_ = steps.n_slots <= SMALL
+                       ? small_handles_
+                       : (many_handles_.reset(new Handle[steps.n_slots]), many_handles_.get());
         std::memset(slots_, 0, sizeof(Slot) * steps.n_slots);
         std::memset(handles_, 0, sizeof(Handle) * steps.n_slots);
     }
 
-    // `marks`: where to write when each step began, and when the last was over; null: nobody wants to know.
-    // `ranges`: a profiler wants to know.
+    // `marks`: receives the start of each step and the end of the last one, unless null. `ranges`:
+    // a profiler needs ranges.
     int run(PyObject **outputs, uint64_t *marks, bool ranges = false) {
         if (!steps_.numbers.empty() && fill_numbers() != 0) return -1;
         start();
@@ -49,7 +53,7 @@ class Run {
     static constexpr int SMALL = 64;
     Steps &steps_;
     PyObject *const *inputs_;
-    PyObject **owned_;  // the same, where the run is to let go of inputs; else null
+    PyObject **owned_;  // the same inputs, if the run may drop them; else null
     AmbientOff ambient_;
     DeviceRun devices_;
     Warnings warnings_;
@@ -62,8 +66,9 @@ class Run {
     void *arena_ = nullptr;
     PyThreadState *released_ = nullptr;
     bool releases_ = false;
-    bool began_ = true;  // of a failed run: a step that writes to inputs was run
-    int32_t trouble_ = 0;  // a kernel sets it: the `otherwise` step behind it runs, which raises
+    bool began_ = true;  // in a failed run: a step that writes to inputs has run
+    // A kernel sets it on an error. Then the `otherwise` step after it runs, which raises.
+    int32_t trouble_ = 0;
 
     int run_steps() {
         for (const Step &step : steps_.steps)
@@ -71,7 +76,7 @@ class Run {
         return 0;
     }
 
-    // A step has failed.
+    // Notes that a step has failed.
     int stopped(const Step &step) {
         began_ = &step - steps_.steps.data() >= steps_.first_write;
         return RUN_FAILED;
@@ -96,12 +101,14 @@ class Run {
 
     int fill_numbers() {
         size_t n = steps_.numbers.registers.size();
-        numbers_ = n <= SMALL ? small_numbers_ : (many_numbers_.reset(new int64_t[n]), many_numbers_.get());
+        numbers_ = n <= SMALL ? small_numbers_
+                              : (many_numbers_.reset(new int64_t[n]), many_numbers_.get());
         return numbers_fill(steps_.numbers, inputs_, numbers_);
     }
 
-    // Numbers of a step, out of the registers where it is symbolic.
-    const int64_t *values(const Step &step, const std::vector<int64_t> &given, int64_t *room) const {
+    // The numbers of a step, read from registers if it is symbolic.
+    const int64_t *values(const Step &step, const std::vector<int64_t> &given,
+                          int64_t *room) const {
         if (!step.symbolic) return given.data();
         for (size_t i = 0; i < given.size(); i++) room[i] = numbers_[given[i]];
         return room;
@@ -178,14 +185,15 @@ class Run {
         return 0;
     }
 
-    // A new tensor cell for a slot.
+    // Sets a slot to a new tensor cell.
     void own(int32_t slot, Handle handle) {
         clear(slot);
         slots_[slot].owns_handle = true;
         set(slot, handle);
     }
 
-    // The C shim tells that it failed, not what torch said: the Python form says it, or succeeds.
+    // The C shim reports only that it failed. The Python form raises torch's own error, or
+    // succeeds.
     int failed_in_shim(const char *what) {
         hold_gil();
         return PyErr_Format(PyExc_RuntimeError, "graftjit: %s failed", what), -1;
@@ -198,13 +206,14 @@ class Run {
         return -1;
     }
 
-    // Behind it lies torch's exception, if it has one.
+    // Allocates by an operator, which raises torch's own exception.
     int alloc_by_operator(const Step &step) {
         Handle handle = nullptr;
         try {
             operator_call(step.op, handles_, numbers_, &handle);
         } catch (...) {
-            return torch_api.translate_exception == nullptr ? python(step) : failed(std::current_exception());
+            return torch_api.translate_exception == nullptr ? python(step)
+                                                            : failed(std::current_exception());
         }
         own(step.slot, handle);
         return 0;
@@ -215,15 +224,16 @@ class Run {
         Handle handle;
         int64_t sizes[MAX_RANK], strides[MAX_RANK];
         if (torch_api.empty_strided(step.sizes.size(), values(step, step.sizes, sizes),
-                                    values(step, step.strides, strides), step.dtype, step.device_type,
-                                    step.device_index, &handle))
+                                    values(step, step.strides, strides), step.dtype,
+                                    step.device_type, step.device_index, &handle))
             return step.callable ? python(step) : failed_in_shim("allocating a tensor");
         own(step.slot, handle);
         return 0;
     }
 
     int take_arena() {
-        arena_ = workspace_take(steps_.arena_register < 0 ? steps_.arena_bytes : numbers_[steps_.arena_register]);
+        arena_ = workspace_take(steps_.arena_register < 0 ? steps_.arena_bytes
+                                                          : numbers_[steps_.arena_register]);
         if (arena_ != nullptr) return 0;
         hold_gil();
         return PyErr_NoMemory(), -1;
@@ -232,25 +242,28 @@ class Run {
     int scratch(const Step &step) {
         if (step.base >= 0) return scratch_of_tensor(step);
         if (arena_ == nullptr && take_arena() != 0) return -1;
-        slots_[step.slot].memory = (char *)arena_ + (step.symbolic ? numbers_[step.offset] : step.offset);
+        slots_[step.slot].memory =
+            (char *)arena_ + (step.symbolic ? numbers_[step.offset] : step.offset);
         return 0;
     }
 
     int scratch_of_tensor(const Step &step) {
         void *start;
         if (!address(step.base, &start)) return failed_in_shim("reading a tensor's address");
-        slots_[step.slot].memory = (char *)start + (step.symbolic ? numbers_[step.offset] : step.offset);
+        slots_[step.slot].memory =
+            (char *)start + (step.symbolic ? numbers_[step.offset] : step.offset);
         return 0;
     }
 
-    // Where a slot's memory begins.
+    // The address of a slot's memory.
     bool address(int32_t index, void **out) const {
         const Slot &slot = slots_[index];
         if (slot.memory != nullptr) return *out = slot.memory, true;
         return slot.handle != nullptr && !torch_api.get_data_ptr(slot.handle, out);
     }
 
-    // After the kernel has run, as operators do it: what may not be written (a tensor of inference mode) says so then.
+    // Increments versions after the kernel has run, as operators do. An inference tensor, which
+    // must not be written to, raises here.
     int bump_versions(const Step &step) {
         try {
             for (int32_t slot : step.writes) {
@@ -270,11 +283,13 @@ class Run {
         if (n > 32) many.reset(new void *[n + 1]), buffers = many.get();
         buffers[n] = &trouble_;
         for (size_t i = 0; i < n; i++)
-            if (!address(step.slots[i], &buffers[i])) return failed_in_shim("reading a tensor's address");
+            if (!address(step.slots[i], &buffers[i]))
+                return failed_in_shim("reading a tensor's address");
         int64_t few_numbers[SMALL];
         std::unique_ptr<int64_t[]> many_numbers;
         int64_t *numbers = few_numbers;
-        if (step.numbers.size() > SMALL) many_numbers.reset(numbers = new int64_t[step.numbers.size()]);
+        if (step.numbers.size() > SMALL)
+            many_numbers.reset(numbers = new int64_t[step.numbers.size()]);
         for (size_t i = 0; i < step.numbers.size(); i++) numbers[i] = numbers_[step.numbers[i]];
         drop_gil();
         ((Kernel)step.kernel)(buffers, torch_api.get_num_threads(), numbers);
@@ -286,9 +301,11 @@ class Run {
         size_t n = step.slots.size();
         uint64_t values[MAX_PARAMETERS];
         for (size_t i = 0; i < n; i++)
-            if (!address(step.slots[i], (void **)&values[i])) return failed_in_shim("reading a tensor's address");
+            if (!address(step.slots[i], (void **)&values[i]))
+                return failed_in_shim("reading a tensor's address");
         int64_t programs = kernel.grid(numbers_);
-        if (programs < 0 || !kernel.fill(numbers_, values, n)) return hold_gil(), kernel.refused(numbers_);
+        if (programs < 0 || !kernel.fill(numbers_, values, n))
+            return hold_gil(), kernel.refused(numbers_);
         if (programs > 0) {
             bool any = kernel.misaligned(values);
             if (any && kernel.general_function == nullptr &&
@@ -297,18 +314,22 @@ class Run {
             void *stream;
             bool captured;
             int code = devices_.enter(kernel.device, &stream, &captured);
-            if (captured && !steps_.captured && (hold_gil(), device_launches_captured(steps_)) != 0) return -1;
+            if (captured && !steps_.captured && (hold_gil(), device_launches_captured(steps_)) != 0)
+                return -1;
             drop_gil();
-            if (code == CUDA_SUCCESS) code = kernel.launch(stream, programs, values, kernel.parameters(n), any);
+            if (code == CUDA_SUCCESS)
+                code = kernel.launch(stream, programs, values, kernel.parameters(n), any);
             if (code != CUDA_SUCCESS) return hold_gil(), kernel.failed(code);
         }
         return step.writes.empty() ? 0 : bump_versions(step);
     }
 
-    // What follows may look at torch's current device, or change it.
+    // Later steps may read or change torch's current device.
     int leave_device() {
         int code = devices_.leave();
-        return code == CUDA_SUCCESS ? 0 : (hold_gil(), cuda_failed(code, "returning to the device that was current"));
+        return code == CUDA_SUCCESS
+                   ? 0
+                   : (hold_gil(), cuda_failed(code, "returning to the device that was current"));
     }
 
     int view(const Step &step) {
@@ -317,7 +338,8 @@ class Run {
         int64_t sizes[MAX_RANK], strides[MAX_RANK];
         if (base == nullptr) return failed_in_shim("reading a slot");
         if (step.absolute) {
-            if (torch_api.get_storage_offset(base, &start)) return failed_in_shim("reading an offset");
+            if (torch_api.get_storage_offset(base, &start))
+                return failed_in_shim("reading an offset");
             offset -= start;
         }
         if (torch_api.reinterpret(base, step.sizes.size(), values(step, step.sizes, sizes),
@@ -335,13 +357,14 @@ class Run {
             operator_call(step.op, handles_, numbers_, results);
         } catch (...) {
             hold_gil();
-            return torch_api.translate_exception == nullptr ? python(step) : failed(std::current_exception());
+            return torch_api.translate_exception == nullptr ? python(step)
+                                                            : failed(std::current_exception());
         }
         int n = step.op.n_results;
         for (int i = 0; i < n; i++) {
             int32_t slot = i < (int)step.results.size() ? step.results[i] : -1;
             if (results[i] == nullptr) continue;
-            // An undefined tensor (a gradient not asked for) is a null result to Python too.
+            // An undefined tensor (a gradient that is not needed) is a null result in Python, too.
             if (slot < 0)
                 torch_api.delete_tensor(results[i]);
             else
@@ -355,7 +378,8 @@ class Run {
         if (leave_device() != 0) return -1;
         drop_gil();
         try {
-            if (!cached_cast(handles_[step.base], step.dtype, step.device_type, &handle)) return python(step);
+            if (!cached_cast(handles_[step.base], step.dtype, step.device_type, &handle))
+                return python(step);
         } catch (...) {
             return failed(std::current_exception());
         }
@@ -363,12 +387,13 @@ class Run {
         return 0;
     }
 
-    // A slot as a Python tensor, borrowed from the slot.
+    // The tensor of a slot as a Python object, borrowed from the slot.
     PyObject *object_of(int32_t index) {
         Slot &slot = slots_[index];
         if (slot.object == nullptr) {
             if (slot.handle == nullptr) {
-                return PyErr_SetString(PyExc_SystemError, "graftjit: a step reads an empty slot"), nullptr;
+                return PyErr_SetString(PyExc_SystemError, "graftjit: a step reads an empty slot"),
+                       nullptr;
             }
             PyObject *object = torch_api.wrap(slot.handle);
             if (object == nullptr) return nullptr;
@@ -390,11 +415,14 @@ class Run {
         int failed = 0;
         for (size_t i = 0; i < step.numbers.size() && !failed; i++) {
             int64_t bits = numbers_[step.numbers[i]];
-            PyObject *made = step.reals[i] ? PyFloat_FromDouble(as_double(bits)) : PyLong_FromLongLong(bits);
+            PyObject *made =
+                step.reals[i] ? PyFloat_FromDouble(as_double(bits)) : PyLong_FromLongLong(bits);
             failed = made == nullptr ? -1 : 0;
             if (!failed) arguments.push_back(made);
         }
-        PyObject *got = failed ? nullptr : PyObject_Vectorcall(step.callable, arguments.data(), arguments.size(), nullptr);
+        PyObject *got = failed ? nullptr
+                               : PyObject_Vectorcall(step.callable, arguments.data(),
+                                                     arguments.size(), nullptr);
         for (size_t i = step.slots.size(); i < arguments.size(); i++) Py_DECREF(arguments[i]);
         if (got == nullptr) return -1;
         failed = take_results(step, got);
@@ -405,7 +433,9 @@ class Run {
     int take_results(const Step &step, PyObject *got) {
         Py_ssize_t n = (Py_ssize_t)step.results.size();
         if (!PyTuple_Check(got) || PyTuple_GET_SIZE(got) < n) {
-            return PyErr_SetString(PyExc_SystemError, "graftjit: a Python step gave fewer results than were planned"), -1;
+            return PyErr_SetString(PyExc_SystemError,
+                                   "graftjit: a Python step gave fewer results than were planned"),
+                   -1;
         }
         for (Py_ssize_t i = 0; i < n; i++) {
             int32_t slot = step.results[i];
@@ -423,8 +453,9 @@ class Run {
         for (size_t i = 0; i < steps_.outputs.size(); i++) {
             int32_t slot = steps_.outputs[i];
             PyObject *object = slots_[slot].object != nullptr ? Py_NewRef(slots_[slot].object)
-                               : slots_[slot].handle != nullptr ? torch_api.wrap(slots_[slot].handle)
-                                                                : nullptr;
+                               : slots_[slot].handle != nullptr
+                                   ? torch_api.wrap(slots_[slot].handle)
+                                   : nullptr;
             if (object == nullptr) {
                 if (!PyErr_Occurred())
                     PyErr_SetString(PyExc_SystemError, "graftjit: an output slot is empty");
@@ -436,9 +467,9 @@ class Run {
         return 0;
     }
 
-    // Not reached by exceptions: kernels throw none, and operators' are caught.
+    // Exceptions cannot skip this: kernels throw none, and those of operators are caught.
     void finish() {
-        devices_.leave(); // what it could say, a call that matters will say
+        devices_.leave();  // a later call reports an error that matters
         for (int32_t slot = 0; slot < steps_.n_slots; slot++)
             if (slots_[slot].owns_handle || slots_[slot].owns_object) clear(slot);
         ambient_.leave();
@@ -456,8 +487,9 @@ void steps_free(Steps *steps) {
         delete steps;
 }
 
-// A run that is looked at, by itself or by the call that it is a part of.
-static int run_timed(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned, bool due) {
+// A timed run, for a sample of the program itself or of the call around it.
+static int run_timed(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned,
+                     bool due) {
     std::vector<uint64_t> marks(due ? steps.steps.size() + 1 : 0);
     uint64_t began = clock_now();
     watch_program_begins(began);
@@ -469,8 +501,9 @@ static int run_timed(Steps &steps, PyObject *const *inputs, PyObject **outputs, 
     return failed;
 }
 
-// A run that a profiler looks at. Its times are not those of others: they are no samples.
-static int run_in_ranges(Steps &steps, PyObject *const *inputs, PyObject **outputs, PyObject **owned, bool due) {
+// A run under a profiler. Its times are untypical and are not sampled.
+static int run_in_ranges(Steps &steps, PyObject *const *inputs, PyObject **outputs,
+                         PyObject **owned, bool due) {
     if (due) steps.clock.turn.plan();
     watches_spoil();
     Range range(steps.label);

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t ALIGNMENT = 64;
 constexpr int64_t KEPT_BY_THREAD = 64 << 20, KEPT_BY_ALL = 256 << 20;
 
-// What stands before the memory.
+// The header before the memory.
 struct alignas(ALIGNMENT) Block {
     int64_t capacity;
 };

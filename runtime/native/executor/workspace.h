@@ -1,13 +1,14 @@
-// Memory for what lies between the kernels of a program, kept from one call to the next.
+// Memory for intermediate results of programs, kept between calls.
 //
-// A thread keeps one block, for all programs together: many programs hold no more memory than the largest of them. A call
-// inside of another one finds none and gets a block of its own. Large blocks are given back at once.
+// A thread keeps one block for all programs, so many programs use no more memory than the largest
+// of them. A nested call finds no block and allocates its own. Large blocks are freed at once.
 #pragma once
 #include <cstdint>
 
-// At least so many bytes, aligned to 64; null if there is no memory. Called and given back on one thread.
+// At least this many bytes, aligned to 64; null if there is no memory. Take and give back on the
+// same thread.
 void *workspace_take(int64_t bytes);
 void workspace_give_back(void *memory);
 
-// Bytes that the calling thread keeps.
+// The number of bytes that the calling thread keeps.
 int64_t workspace_kept();

@@ -4,7 +4,8 @@
 
 namespace {
 
-// torch._C._dynamo.eval_frame.set_eval_frame, if torch._dynamo has been imported; a new reference or null, no exception.
+// torch._C._dynamo.eval_frame.set_eval_frame, if torch._dynamo was imported, as a new reference;
+// else null, without an exception.
 PyObject *callback_setter() {
     PyObject *modules = PyImport_GetModuleDict();
     if (PyDict_GetItemString(modules, "torch._dynamo") == nullptr) return nullptr;
@@ -23,7 +24,8 @@ WithoutDynamo::WithoutDynamo() : set_callback(callback_setter()) {
     if (!before) PyErr_Clear();
 }
 
-// Dynamo installs its evaluator anew, or takes it away, without a look at who has come on top of it: we were, so we are.
+// Dynamo sets or removes its evaluator without checking whether another one is above it. If ours
+// was on top, it is put on top again.
 WithoutDynamo::~WithoutDynamo() {
     if (!before || before.get() == Py_None) return;
     PyObject *type, *value, *traceback;

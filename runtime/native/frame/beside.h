@@ -1,10 +1,12 @@
-// torch.compile in the same process: its hook is off on this thread while Python of ours makes an entry.
+// torch.compile in the same process: disables its frame hook on this thread while graftjit's Python
+// code makes an entry.
 #pragma once
 
 #include "frame/objects.h"
 
-// What Dynamo's frame hook would compile on this thread is nothing while the object lives: frames of graftjit, and torch's
-// below them, are no part of the program. Does nothing unless the program has imported torch._dynamo.
+// While the object lives, Dynamo's frame hook compiles nothing on this thread, since frames of
+// graftjit, and of torch below them, are not part of the program. Does nothing unless the program
+// has imported torch._dynamo.
 class WithoutDynamo {
   public:
     WithoutDynamo();
@@ -12,7 +14,8 @@ class WithoutDynamo {
     ~WithoutDynamo();
 
   private:
-    Ref set_callback;  // Dynamo's own function for it, and what to give back
+    // Dynamo's function to set its callback, and the callback to restore.
+    Ref set_callback;
     Ref before;
     bool on_top = false;
 };

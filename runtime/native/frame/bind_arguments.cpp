@@ -13,7 +13,7 @@ Bound::~Bound() {
     if (values != small) delete[] values;
 }
 
-// One keyword argument: to the parameter of that name, or into **kwargs.
+// Binds a keyword argument to the parameter of that name, or adds it to **kwargs.
 Binding Bound::bind_keyword(PyCodeObject *code, PyObject *name, PyObject *value, PyObject *rest) {
     if (!PyUnicode_CheckExact(name)) return Binding::refused;
     Py_ssize_t n_named = code->co_argcount + code->co_kwonlyargcount;
@@ -29,7 +29,8 @@ Binding Bound::bind_keyword(PyCodeObject *code, PyObject *name, PyObject *value,
 
 Binding Bound::fill_defaults(PyFunctionObject *function, PyCodeObject *code) {
     PyObject *defaults = function->func_defaults, *kwdefaults = function->func_kwdefaults;
-    Py_ssize_t n_positional = code->co_argcount, n_defaults = defaults == nullptr ? 0 : PyTuple_GET_SIZE(defaults);
+    Py_ssize_t n_positional = code->co_argcount,
+               n_defaults = defaults == nullptr ? 0 : PyTuple_GET_SIZE(defaults);
     for (Py_ssize_t i = 0; i < n_positional; i++) {
         if (values[i] != nullptr) continue;
         Py_ssize_t at = i - (n_positional - n_defaults);
@@ -39,25 +40,30 @@ Binding Bound::fill_defaults(PyFunctionObject *function, PyCodeObject *code) {
     for (Py_ssize_t i = n_positional; i < n_positional + code->co_kwonlyargcount; i++) {
         if (values[i] != nullptr) continue;
         PyObject *name = PyTuple_GET_ITEM(code->co_localsplusnames, i);
-        PyObject *value = kwdefaults == nullptr ? nullptr : dict_find(kwdefaults, name, PyObject_Hash(name));
+        PyObject *value =
+            kwdefaults == nullptr ? nullptr : dict_find(kwdefaults, name, PyObject_Hash(name));
         if (value == nullptr) return Binding::refused;
         values[i] = Py_NewRef(value);
     }
     return Binding::bound;
 }
 
-Binding Bound::bind(PyFunctionObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames) {
+Binding Bound::bind(PyFunctionObject *function, PyObject *const *args, Py_ssize_t n_args,
+                    PyObject *kwnames) {
     auto *code = (PyCodeObject *)function->func_code;
-    Ref kept(Py_NewRef((PyObject *)code));  // what is made below may run finalizers, and one may rebind it
+    // Allocations below may run finalizers, and one may rebind the code.
+    Ref kept(Py_NewRef((PyObject *)code));
     Py_ssize_t n_named = code->co_argcount + code->co_kwonlyargcount;
-    bool takes_rest = (code->co_flags & CO_VARARGS) != 0, takes_keywords = (code->co_flags & CO_VARKEYWORDS) != 0;
+    bool takes_rest = (code->co_flags & CO_VARARGS) != 0,
+         takes_keywords = (code->co_flags & CO_VARKEYWORDS) != 0;
     Py_ssize_t direct = std::min<Py_ssize_t>(n_args, code->co_argcount);
     for (Py_ssize_t i = 0; i < direct; i++) values[i] = Py_NewRef(args[i]);
     if (n_args > direct && !takes_rest) return Binding::refused;
     if (takes_rest) {
         PyObject *rest = values[n_named] = PyTuple_New(n_args - direct);
         if (rest == nullptr) return Binding::error;
-        for (Py_ssize_t i = direct; i < n_args; i++) PyTuple_SET_ITEM(rest, i - direct, Py_NewRef(args[i]));
+        for (Py_ssize_t i = direct; i < n_args; i++)
+            PyTuple_SET_ITEM(rest, i - direct, Py_NewRef(args[i]));
     }
     PyObject *keywords = nullptr;
     if (takes_keywords) {

@@ -13,37 +13,38 @@ namespace {
 struct Callable {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *function;  // the Python function; None for a resume function made of a state alone
+    PyObject *function;  // the Python function; None for a resume function made from a state alone
     CodeState *state;
-    PyObject *globals;  // resume: the globals its code runs with
+    PyObject *globals;  // resume: the globals of its code
     PyObject *dict;
     PyObject *weak_references;
     FunctionCache cache;
     PyObject *plain;  // resume: its code as a function, if it has no free variables
 };
 
-// --- calls ------------------------------------------------------------------------------------------------------
+// --- calls ---------------------------------------------------------------------------------------
 
-// Runs the original as it is. `extent`: with frames inside looked up, but not this one again.
-PyObject *call_plain(CodeState *state, PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames,
-                     bool extent) {
+// Runs the original function. `extent`: the hook looks up frames inside it, but not this one again.
+PyObject *call_plain(CodeState *state, PyObject *function, PyObject *const *args, size_t nargsf,
+                     PyObject *kwnames, bool extent) {
     std::optional<Extent> scope;
     if (extent) scope.emplace(state->config);
     if (lookup_is_on()) this_thread.skip = PyFunction_GET_CODE(function);
     return call_frame(function, args, nargsf, kwnames);
 }
 
-// A debugger, tracer or profiler wants to see the lines as they are written.
+// Whether a debugger, tracer or profiler observes the thread, and needs the original lines.
 bool is_watched(CodeState *state, PyCodeObject *code) {
     if (!frame_is_watched(PyThreadState_GET(), code)) return false;
     state->watched++;
     return true;
 }
 
-// The function's __code__ was rebound: Python says which state belongs to the new one.
+// Gets the state for the new code from Python after the function's __code__ was rebound.
 bool refresh_state(Callable *self, PyObject *code) {
     if (callbacks.state_for == nullptr) {
-        PyErr_SetString(PyExc_RuntimeError, "graftjit: __code__ was rebound and no state_for callback is set");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "graftjit: __code__ was rebound and no state_for callback is set");
         return false;
     }
     Ref callback(Py_NewRef(callbacks.state_for));
@@ -63,7 +64,8 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
     auto *self = (Callable *)object;
     auto *function = (PyFunctionObject *)self->function;
     auto *code = (PyCodeObject *)function->func_code;
-    if (self->state->code != (PyObject *)code && !refresh_state(self, (PyObject *)code)) return nullptr;
+    if (self->state->code != (PyObject *)code && !refresh_state(self, (PyObject *)code))
+        return nullptr;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if (self->state->disabled || is_watched(self->state, code))
         return call_plain(self->state, self->function, args, nargsf, kwnames, false);
@@ -88,11 +90,12 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
     if (!outcome.plain) return sample.done(run_tails(outcome.result));
     CallSample plain;
     plain.begin_plain(((CodeState *)state.get())->clock);
-    PyObject *given = call_plain((CodeState *)state.get(), self->function, args, nargsf, kwnames, outcome.extent);
+    PyObject *given =
+        call_plain((CodeState *)state.get(), self->function, args, nargsf, kwnames, outcome.extent);
     return sample.done(plain.done(given));
 }
 
-// The code of a resume function as a function over a closure; a new reference.
+// The code of a resume function as a function with this closure; a new reference.
 PyObject *resume_function(Callable *self, PyObject *closure) {
     if (self->plain != nullptr && closure == nullptr) return Py_NewRef(self->plain);
     PyObject *function = make_function(self->state->code, self->globals, closure);
@@ -105,9 +108,10 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
     auto *self = (Callable *)object;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     auto *code = (PyCodeObject *)self->state->code;
-    if (n < 1 || kwnames != nullptr || !(args[0] == Py_None || PyTuple_Check(args[0])) || code == nullptr ||
-        n - 1 != n_parameters(code)) {
-        PyErr_SetString(PyExc_SystemError, "graftjit: a resume function takes its closure and its locals");
+    if (n < 1 || kwnames != nullptr || !(args[0] == Py_None || PyTuple_Check(args[0])) ||
+        code == nullptr || n - 1 != n_parameters(code)) {
+        PyErr_SetString(PyExc_SystemError,
+                        "graftjit: a resume function takes its closure and its locals");
         return nullptr;
     }
     PyObject *closure = args[0] == Py_None || code->co_nfreevars == 0 ? nullptr : args[0];
@@ -116,20 +120,23 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
     View view{args + 1, n - 1, self->globals, nullptr, closure};
     Outcome outcome{nullptr, true};
     if (!self->state->disabled && !is_watched(self->state, code))
-        outcome = answer((CodeState *)state.get(), view, closure == nullptr ? &self->cache : nullptr);
+        outcome =
+            answer((CodeState *)state.get(), view, closure == nullptr ? &self->cache : nullptr);
     if (!outcome.plain) return outcome.result;
     Ref function(resume_function(self, closure));
     if (!function) return nullptr;
-    return call_plain((CodeState *)state.get(), function.get(), args + 1, (size_t)(n - 1), nullptr, outcome.extent);
+    return call_plain((CodeState *)state.get(), function.get(), args + 1, (size_t)(n - 1), nullptr,
+                      outcome.extent);
 }
 
-// --- attributes ---------------------------------------------------------------------------------------------------
+// --- attributes ----------------------------------------------------------------------------------
 
-// These are the function's own, read and written there.
+// Attributes that are read from and written to the function.
 bool is_forwarded(PyObject *name) {
-    static const char *const names[] = {"__name__",        "__qualname__",  "__doc__",     "__module__",
-                                        "__code__",        "__defaults__",  "__kwdefaults__", "__globals__",
-                                        "__closure__",     "__annotations__", "__builtins__", "__type_params__"};
+    static const char *const names[] = {"__name__",        "__qualname__", "__doc__",
+                                        "__module__",      "__code__",     "__defaults__",
+                                        "__kwdefaults__",  "__globals__",  "__closure__",
+                                        "__annotations__", "__builtins__", "__type_params__"};
     if (PyUnicode_READ_CHAR(name, 0) != '_') return false;
     for (const char *text : names)
         if (PyUnicode_CompareWithASCIIString(name, text) == 0) return true;
@@ -164,18 +171,19 @@ PyObject *callable_descr_get(PyObject *self, PyObject *instance, PyObject *) {
 }
 
 PyObject *callable_repr(Callable *self) {
-    if (self->function == Py_None) return PyUnicode_FromFormat("<graftjit resume of %R>", self->state->code);
+    if (self->function == Py_None)
+        return PyUnicode_FromFormat("<graftjit resume of %R>", self->state->code);
     return PyUnicode_FromFormat("<graftjit %R>", self->function);
 }
 
-// As functions are: copied by identity, pickled by name.
+// Like functions: copied by identity, pickled by name.
 PyObject *callable_reduce(Callable *self, PyObject *) {
     if (self->function != Py_None) return PyObject_GetAttrString(self->function, "__qualname__");
     PyErr_SetString(PyExc_TypeError, "cannot pickle a graftjit resume function");
     return nullptr;
 }
 
-// --- the type -------------------------------------------------------------------------------------------------------
+// --- the type ------------------------------------------------------------------------------------
 
 bool check_arguments(PyObject *function, PyObject *state, bool resume, PyObject *globals) {
     if (!PyObject_TypeCheck(state, state_type)) {
@@ -184,7 +192,8 @@ bool check_arguments(PyObject *function, PyObject *state, bool resume, PyObject 
     }
     bool bare = resume && function == Py_None && PyDict_Check(globals);
     if (bare || PyFunction_Check(function)) return true;
-    PyErr_Format(PyExc_TypeError, "Callable: a Python function expected, not %s", Py_TYPE(function)->tp_name);
+    PyErr_Format(PyExc_TypeError, "Callable: a Python function expected, not %s",
+                 Py_TYPE(function)->tp_name);
     return false;
 }
 
@@ -192,7 +201,8 @@ PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"function", "state", "resume", "globals", nullptr};
     PyObject *function, *state, *globals = Py_None;
     int resume = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|pO", (char **)names, &function, &state, &resume, &globals) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|pO", (char **)names, &function, &state,
+                                     &resume, &globals) ||
         !check_arguments(function, state, resume, globals))
         return nullptr;
     auto *self = (Callable *)type->tp_alloc(type, 0);
@@ -207,7 +217,8 @@ PyObject *callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     return (PyObject *)self;
 }
 
-// A Python subclass is called by vectorcall as well, and binds without a bound method, unless it says otherwise.
+// Makes a Python subclass callable by vectorcall and bindable without a bound method, unless it
+// overrides that.
 PyObject *callable_init_subclass(PyObject *cls, PyObject *) {
     auto *type = (PyTypeObject *)cls;
     if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
@@ -228,7 +239,7 @@ int callable_traverse(Callable *self, visitproc visit, void *arg) {
     return 0;
 }
 
-// The function and the state stay until the end: a finaliser may still call.
+// The function and the state stay until deallocation, since a finaliser may still call.
 int callable_clear(Callable *self) {
     Py_CLEAR(self->dict);
     Py_CLEAR(self->cache.entry);
@@ -260,7 +271,7 @@ int callable_set_state(Callable *self, PyObject *state, void *) {
     return 0;
 }
 
-// What was made of an entry that is no more: its function goes with it.
+// Drops the cached entry and its function after the entry was removed.
 PyObject *callable_forget(Callable *self, PyObject *) {
     Ref entry(self->cache.entry), function(self->cache.function);
     self->cache = {};
@@ -298,7 +309,8 @@ PyType_Slot callable_slots[] = {
     {Py_tp_methods, callable_methods},
     {Py_tp_getset, callable_getset},
     {Py_tp_members, callable_members},
-    {Py_tp_doc, (void *)"Callable(function, state, resume=False, globals=None): a function under graftjit"},
+    {Py_tp_doc,
+     (void *)"Callable(function, state, resume=False, globals=None): a function under graftjit"},
     {0, nullptr}};
 
 PyType_Spec callable_spec = {"graftjit.runtime._native.Callable", sizeof(Callable), 0,

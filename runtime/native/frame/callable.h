@@ -1,4 +1,5 @@
-// The callable that `jit` returns, and resume functions: a vectorcall, a descriptor, a stand-in for its function.
+// The callable that `jit` returns, and resume functions: a vectorcall, a descriptor, a replacement
+// for its function.
 #pragma once
 
 #include "frame/code_state.h"

@@ -11,14 +11,15 @@ namespace {
 
 Py_ssize_t extra_index = -1;
 
-// What a code object keeps of ours, in its extra slot.
+// graftjit's data of a code object, in its extra slot.
 struct CodeExtra {
     CodeState *state = nullptr;
-    unsigned skip_epoch = 0;  // the policy of that epoch said: skip
-    bool skip_below = false;  // and leave the frames below alone as well
+    unsigned skip_epoch = 0;  // the policy epoch in which it was to be skipped
+    bool skip_below = false;  // skip the frames below it, too
 };
 
-// The code object dies or gives a state up: one that someone else still holds must not point at a dead object.
+// Called when the code object dies or drops a state. A state that others still hold must not point
+// to a dead code object.
 void give_up(CodeState *state, bool code_is_dying) {
     state->next = nullptr;
     if (state->owned_by_code) {
@@ -55,7 +56,7 @@ CodeExtra *extra_of(PyObject *code, bool make) {
     return nullptr;
 }
 
-// --- the road of a call ---------------------------------------------------------------------------------------
+// --- the processing of a call --------------------------------------------------------------------
 
 PyObject *locals_tuple(const View &view) {
     PyObject *tuple = PyTuple_New(view.n_locals);
@@ -66,22 +67,26 @@ PyObject *locals_tuple(const View &view) {
     return tuple;
 }
 
-PyObject *closure_or_none(const View &view) { return view.closure == nullptr ? Py_None : view.closure; }
+PyObject *closure_or_none(const View &view) {
+    return view.closure == nullptr ? Py_None : view.closure;
+}
 
-// Tells the mirror of a verdict. False with an exception set if it does not agree.
+// Passes a verdict to the mirror. False with an exception set if the mirror disagrees.
 bool tell_check(CodeState *state, Entry *entry, const View &view, int verdict) {
-    Ref check(Py_XNewRef(callbacks.check)), locals(locals_tuple(view)), number(PyLong_FromLong(verdict));
+    Ref check(Py_XNewRef(callbacks.check)), locals(locals_tuple(view)),
+        number(PyLong_FromLong(verdict));
     if (!check) return true;
     if (!locals || !number) return false;
     LookupScope off(Lookup::off);
     RecursionRoom room;
-    PyObject *arguments[] = {(PyObject *)state, (PyObject *)entry, (PyObject *)entry->guards, locals.get(),
-                             view.globals, closure_or_none(view), number.get()};
+    PyObject *arguments[] = {(PyObject *)state, (PyObject *)entry, (PyObject *)entry->guards,
+                             locals.get(),      view.globals,      closure_or_none(view),
+                             number.get()};
     Ref told(PyObject_Vectorcall(check.get(), arguments, 7, nullptr));
     return (bool)told;
 }
 
-// The guard inputs of one entry, as new references while the object lives.
+// The guard inputs of one entry, as new references that live as long as the object.
 class Inputs {
   public:
     explicit Inputs(Py_ssize_t n) : n(n), values(n <= SMALL ? small : new PyObject *[n]) {}
@@ -98,8 +103,8 @@ class Inputs {
     PyObject **values;
 };
 
-// A program that changed nothing raised an ordinary error: the original is to run once in plain Python, unless
-// Python's side of this has an error of its own, or says that this one is to come out.
+// Handles an ordinary error of a program that changed nothing. True: the original runs once in
+// plain Python. False: the callback raised an error of its own, or raised this one again.
 bool drop_for_rerun(CodeState *state, Entry *entry) {
     if (!entry->rerun) return false;
     PyObject *type, *value, *traceback;
@@ -130,12 +135,14 @@ Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *co
 
 enum class Tried { holds, fails, error };
 
-// Checks one entry; if its guards hold, `outcome` is what running it gave.
-Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache, Outcome *outcome) {
+// Checks one entry; if its guards hold, `outcome` is the result of running it.
+Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache,
+                Outcome *outcome) {
     bool direct = entry->kind == Kind::direct;
     Inputs inputs(direct ? guards_n_inputs(entry->guards) : 0);
     uint64_t began = watches.n > 0 ? clock_now() : 0;
-    int verdict = guards_check(entry->guards, view, direct ? inputs.values : nullptr, callbacks.check != nullptr);
+    int verdict = guards_check(entry->guards, view, direct ? inputs.values : nullptr,
+                               callbacks.check != nullptr);
     if (began != 0 && verdict < 0) entry->checked.add(seconds_between(began, clock_now()));
     inputs.filled = direct && verdict < 0;
     if (callbacks.check != nullptr && !tell_check(state, entry, view, verdict)) return Tried::error;
@@ -150,14 +157,14 @@ bool is_capturing(const CodeState *state) {
     return false;
 }
 
-// Asks Python for an entry. Null without an exception: run in plain Python.
+// Asks Python for an entry. Null without an exception: run plain Python.
 Ref ask_for_entry(CodeState *state, const View &view) {
     state->misses++;
     watches_spoil();
     if (state->miss == Py_None || is_capturing(state)) return Ref();
     Ref locals(locals_tuple(view)), miss(Py_NewRef(state->miss));
     if (!locals) return Ref();
-    view.values.reset();  // a capture takes time, in which tensors may change
+    view.values.reset();  // tensors may change during a capture
     Capturing capturing{state, this_thread.capturing};
     this_thread.capturing = &capturing;
     LookupScope off(Lookup::off);
@@ -168,7 +175,8 @@ Ref ask_for_entry(CodeState *state, const View &view) {
     this_thread.capturing = capturing.up;
     if (!entry || entry.get() == Py_None) return Ref();
     if (Py_TYPE(entry.get()) == entry_type) return entry;
-    PyErr_Format(PyExc_TypeError, "miss returned %s, not an Entry or None", Py_TYPE(entry.get())->tp_name);
+    PyErr_Format(PyExc_TypeError, "miss returned %s, not an Entry or None",
+                 Py_TYPE(entry.get())->tp_name);
     return Ref();
 }
 
@@ -181,20 +189,21 @@ Outcome answer_miss(CodeState *state, const View &view, FunctionCache *cache) {
     return outcome;
 }
 
-constexpr Py_ssize_t FEW = 2;  // entries that are asked one after the other
+constexpr Py_ssize_t FEW = 2;  // up to so many entries are tried in order
 
-// One call on its way to an entry that answers it.
+// The search for an entry that answers one call.
 struct Search {
     CodeState *state;
     const View &view;
     FunctionCache *cache;
-    Ref entries;  // those of the beginning: they may be replaced meanwhile
+    Ref entries;  // those at the beginning: they may be replaced meanwhile
     Outcome outcome;
 
     bool ask(Py_ssize_t at) {
         auto *entry = (Entry *)PyTuple_GET_ITEM(entries.get(), at);
         Tried tried = try_entry(state, entry, view, cache, &outcome);
-        if (tried == Tried::holds && at != state->hint && state->entries == entries.get()) state->hint = at;
+        if (tried == Tried::holds && at != state->hint && state->entries == entries.get())
+            state->hint = at;
         return tried != Tried::fails;
     }
 
@@ -205,13 +214,14 @@ struct Search {
     }
 };
 
-// --- the type ---------------------------------------------------------------------------------------------------
+// --- the type ------------------------------------------------------------------------------------
 
 PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"code", "miss", "config", nullptr};
     PyObject *code, *miss = Py_None;
     unsigned config = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OI", (char **)names, &PyCode_Type, &code, &miss, &config))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|OI", (char **)names, &PyCode_Type, &code,
+                                     &miss, &config))
         return nullptr;
     auto *self = (CodeState *)type->tp_alloc(type, 0);
     if (self == nullptr) return nullptr;
@@ -269,7 +279,7 @@ PyObject *state_add(CodeState *self, PyObject *entry) {
         PyErr_SetString(PyExc_TypeError, "CodeState.add: an Entry expected");
         return nullptr;
     }
-    // A collection on the way may take entries out.
+    // A collection during the allocation may remove entries.
     Ref one(PyTuple_Pack(1, entry)), before(Py_NewRef(self->entries));
     if (!one || !replace_entries(self, PySequence_Concat(before.get(), one.get()))) return nullptr;
     self->hint = PyTuple_GET_SIZE(self->entries) - 1;
@@ -298,23 +308,24 @@ PyObject *state_get_code(CodeState *self, void *) {
 
 PyObject *state_get_entries(CodeState *self, void *) { return Py_NewRef(self->entries); }
 
-// times(): (calls, samples, seconds of a call, of that inside of programs, samples and seconds of what lies between the
-// compiled part before this one and its own); medians of the latest samples.
+// times(): (calls, samples, seconds of a call, of that in programs, samples and seconds of the gap
+// between the compiled region before this one and its own), as medians of the latest samples.
 PyObject *state_times(CodeState *self, PyObject *) {
     const CallClock &clock = self->clock;
     return Py_BuildValue("KIddId", (unsigned long long)clock.turn.calls, (unsigned)clock.whole.n,
-                         (double)clock.whole.median(), (double)clock.inside.median(), (unsigned)clock.gap.n,
-                         (double)clock.gap.median());
+                         (double)clock.whole.median(), (double)clock.inside.median(),
+                         (unsigned)clock.gap.n, (double)clock.gap.median());
 }
 
-// plain_times(): (samples, seconds of a call that ran as written).
+// plain_times(): (samples, seconds of an uncompiled call).
 PyObject *state_plain_times(CodeState *self, PyObject *) {
     const Ring &plain = self->clock.plain;
     return Py_BuildValue("Id", (unsigned)plain.n, (double)plain.median());
 }
 
 PyMethodDef state_methods[] = {
-    {"plain_times", (PyCFunction)state_plain_times, METH_NOARGS, "(samples, seconds of a call that ran as written)"},
+    {"plain_times", (PyCFunction)state_plain_times, METH_NOARGS,
+     "(samples, seconds of a call that ran as written)"},
     {"times", (PyCFunction)state_times, METH_NOARGS,
      "(calls, samples, seconds of a call, of that in programs, samples and seconds of the gap before it)"},
     {"add", (PyCFunction)state_add, METH_O, "publish an entry, atomically"},
@@ -329,9 +340,11 @@ PyGetSetDef state_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef state_members[] = {
-    {"miss", T_OBJECT_EX, offsetof(CodeState, miss), 0, "(state, locals, globals, closure) -> Entry | None"},
+    {"miss", T_OBJECT_EX, offsetof(CodeState, miss), 0,
+     "(state, locals, globals, closure) -> Entry | None"},
     {"misses", T_ULONGLONG, offsetof(CodeState, misses), 0, "how often no entry's guards held"},
-    {"watched", T_ULONGLONG, offsetof(CodeState, watched), 0, "calls left to plain Python for a tracer's sake"},
+    {"watched", T_ULONGLONG, offsetof(CodeState, watched), 0,
+     "calls left to plain Python for a tracer's sake"},
     {"config", T_UINT, offsetof(CodeState, config), READONLY, "the number of the configuration"},
     {"disabled", T_BOOL, offsetof(CodeState, disabled), 0, "run in plain Python without a look"},
     {"__dictoffset__", T_PYSSIZET, offsetof(CodeState, dict), READONLY, nullptr},
@@ -346,13 +359,15 @@ PyType_Slot state_slots[] = {
     {Py_tp_methods, state_methods},
     {Py_tp_getset, state_getset},
     {Py_tp_members, state_members},
-    {Py_tp_doc, (void *)"CodeState(code, miss=None, config=0): the entries of one code object, by one configuration"},
+    {Py_tp_doc,
+     (void *)"CodeState(code, miss=None, config=0): the entries of one code object, by one configuration"},
     {0, nullptr}};
 
 PyType_Spec state_spec = {"graftjit.runtime._native.CodeState", sizeof(CodeState), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, state_slots};
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+                          state_slots};
 
-// --- module functions -----------------------------------------------------------------------------------------
+// --- module functions ----------------------------------------------------------------------------
 
 PyObject *adopt_state(PyObject *, PyObject *args) {
     PyObject *code, *state;
@@ -365,14 +380,16 @@ PyObject *adopt_state(PyObject *, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyObject *config_of_thread(PyObject *, PyObject *) { return PyLong_FromUnsignedLong(this_thread.config); }
+PyObject *config_of_thread(PyObject *, PyObject *) {
+    return PyLong_FromUnsignedLong(this_thread.config);
+}
 
 PyObject *state_of_code(PyObject *, PyObject *code) {
     CodeState *state = PyCode_Check(code) ? state_of(code) : nullptr;
     return Py_NewRef(state == nullptr ? Py_None : (PyObject *)state);
 }
 
-// Absent: unchanged. None: taken away.
+// Null: leave it unchanged. None: remove it.
 void set_callback(PyObject *&place, PyObject *value) {
     if (value != nullptr) Py_XSETREF(place, value == Py_None ? nullptr : Py_NewRef(value));
 }
@@ -380,12 +397,13 @@ void set_callback(PyObject *&place, PyObject *value) {
 PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"policy", "state_for", "check", "on_rerun", nullptr};
     PyObject *policy = nullptr, *state_for = nullptr, *check = nullptr, *on_rerun = nullptr;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", (char **)names, &policy, &state_for, &check, &on_rerun))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", (char **)names, &policy, &state_for,
+                                     &check, &on_rerun))
         return nullptr;
     auto or_none = [](PyObject *callback) { return callback == nullptr ? Py_None : callback; };
     Ref before(Py_BuildValue("{s:O,s:O,s:O,s:O}", "policy", or_none(callbacks.policy), "state_for",
-                             or_none(callbacks.state_for), "check", or_none(callbacks.check), "on_rerun",
-                             or_none(callbacks.on_rerun)));
+                             or_none(callbacks.state_for), "check", or_none(callbacks.check),
+                             "on_rerun", or_none(callbacks.on_rerun)));
     if (!before) return nullptr;
     if (policy != nullptr) callbacks.policy_epoch++;
     set_callback(callbacks.policy, policy);
@@ -396,9 +414,12 @@ PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
 }
 
 PyMethodDef module_methods[] = {
-    {"adopt_state", adopt_state, METH_VARARGS, "adopt_state(code, state | None): the code object keeps the state"},
-    {"state_of", state_of_code, METH_O, "state_of(code) -> the first state that the code object keeps, or None"},
-    {"config_of_thread", config_of_thread, METH_NOARGS, "the number of the configuration that frames are compiled by here"},
+    {"adopt_state", adopt_state, METH_VARARGS,
+     "adopt_state(code, state | None): the code object keeps the state"},
+    {"state_of", state_of_code, METH_O,
+     "state_of(code) -> the first state that the code object keeps, or None"},
+    {"config_of_thread", config_of_thread, METH_NOARGS,
+     "the number of the configuration that frames are compiled by here"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
      "set_callbacks(*, policy, state_for, check, on_rerun) -> what was set before; None takes one away"},
     {nullptr, nullptr, 0, nullptr}};

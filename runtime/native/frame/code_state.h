@@ -1,7 +1,8 @@
-// CodeState: the entries of one code object; and the road every call of it takes.
+// CodeState: the entries of one code object, and the processing of each of its calls.
 //
-// `answer` looks for an entry whose guards hold, asks Python to make one on a miss, and runs it. Called by
-// callable.cpp (a jitted function, a resume function) and by hook.cpp (a frame inside an extent).
+// `answer` finds an entry whose guards hold, asks Python to make one on a miss, and runs it.
+// callable.cpp (a jitted function, a resume function) and hook.cpp (a frame below a compiled
+// callable) call it.
 #pragma once
 
 #include "frame/entry.h"
@@ -9,17 +10,19 @@
 
 struct CodeState {
     PyObject_HEAD
-    PyObject *code;    // borrowed while the code object owns this state (see `state_adopt`), else strong
+    // borrowed while the code object owns this state (see `state_adopt`), else strong
+    PyObject *code;
     bool owned_by_code;
-    unsigned config;   // the number of the configuration that its frames are compiled by
-    CodeState *next;   // of the same code object, which owns it, by another configuration
+    unsigned config;  // the number of the configuration for its frames
+    CodeState *next;  // state of another configuration, owned by the same code object
     PyObject *miss;
     PyObject *entries;  // tuple in order of publication; replaced as a whole
-    Py_ssize_t hint;    // the entry that answered last is asked first
-    EntryMemo *memo;    // and then the one that answered such arguments; null while there are few
+    Py_ssize_t hint;    // the entry that answered last, which is tried first
+    // the entry for such arguments, tried next; null while there are few entries
+    EntryMemo *memo;
     unsigned long long misses;
     CallClock clock;
-    unsigned long long watched;  // calls that a tracer or debugger made run in plain Python
+    unsigned long long watched;  // calls that ran in plain Python because of a tracer or debugger
     char disabled;
     PyObject *dict;
     PyObject *weak_references;
@@ -27,7 +30,7 @@ struct CodeState {
 
 extern PyTypeObject *state_type;
 
-// Python functions that native code calls; set by _native.set_callbacks, null if absent.
+// Python functions that native code calls; set by _native.set_callbacks, null if missing.
 struct Callbacks {
     PyObject *policy = nullptr;     // (code, globals) -> CodeState | None
     PyObject *state_for = nullptr;  // (code) -> CodeState
@@ -37,7 +40,7 @@ struct Callbacks {
 };
 extern Callbacks callbacks;
 
-// Whether frames of this thread are looked up; see hook.cpp.
+// Whether the hook looks up frames of this thread; see hook.cpp.
 enum class Lookup { unset, off, on };
 
 struct Capturing {
@@ -45,7 +48,7 @@ struct Capturing {
     Capturing *up;
 };
 
-// The arguments of a pending call, which the frame that gets them is to hold alone; see call_frame.
+// The arguments of a pending call, to which only the called frame keeps references; see call_frame.
 struct Giving {
     PyObject **values;  // the closure, then the locals
     Py_ssize_t n;
@@ -54,20 +57,24 @@ struct Giving {
 
 struct ThreadState {
     Lookup lookup = Lookup::unset;
-    unsigned config = 0;  // that of the frame whose entry runs: frames below it are compiled alike
+    // That of the frame whose entry is running: frames below it are compiled in the same way.
+    unsigned config = 0;
     Capturing *capturing = nullptr;
-    PyObject *skip = nullptr;     // the next frame, if it is of this code, has been looked up already
-    const void *passing = nullptr;  // the frame that an older evaluator has been given
+    // The code of the next frame, if that has already been looked up.
+    PyObject *skip = nullptr;
+    // The frame that was passed to an older evaluator.
+    const void *passing = nullptr;
     Giving *giving = nullptr;
 };
 extern constinit thread_local ThreadState this_thread;
 extern bool lookup_always;  // GRAPH_MODE
 
 inline bool lookup_is_on() {
-    return this_thread.lookup == Lookup::on || (lookup_always && this_thread.lookup == Lookup::unset);
+    return this_thread.lookup == Lookup::on ||
+           (lookup_always && this_thread.lookup == Lookup::unset);
 }
 
-// A setting of this thread until the end of the scope.
+// A setting of this thread for the duration of a scope.
 template <class T, T ThreadState::*setting>
 class ThreadScope {
   public:
@@ -79,29 +86,33 @@ class ThreadScope {
     T before;
 };
 
-using LookupScope = ThreadScope<Lookup, &ThreadState::lookup>;    // what happens to frames
-using ConfigScope = ThreadScope<unsigned, &ThreadState::config>;  // by which configuration they are compiled
+using LookupScope = ThreadScope<Lookup, &ThreadState::lookup>;  // whether frames are looked up
+// The configuration by which they are compiled.
+using ConfigScope = ThreadScope<unsigned, &ThreadState::config>;
 
-// What `answer` found: a result (null with an exception set), or that the original is to run in plain Python.
+// The outcome of `answer`: a result (null with an exception set), or that the original must run in
+// plain Python.
 struct Outcome {
     PyObject *result = nullptr;
     bool plain = false;
-    bool extent = false;  // plain, with frames inside looked up
+    bool extent = false;  // plain, and the hook looks up frames inside
 };
 
 Outcome answer(CodeState *state, const View &view, FunctionCache *cache);
 
-// The code object keeps this state from now on, in place of the one of the same configuration; null: it keeps none.
+// Makes the code object own this state, in place of the one with the same configuration; null:
+// drops all its states.
 int state_adopt(PyObject *code, CodeState *state);
 
-// The first state that the code object keeps, borrowed, or null.
+// The first state that the code object owns, borrowed, or null.
 CodeState *state_of(PyObject *code);
 
-// What the policy says of a code object: whether its frames are left alone, with all frames below them or by themselves.
+// The policy's verdict on a code object: whether its frames are ignored, by themselves or with all
+// frames below them.
 enum class Skip { no, frame, below };
 
-// Cached verdict of the policy on a code object: its state by this thread's configuration, or null with *skip set, or
-// null: not asked yet.
+// The cached verdict of the policy on a code object: its state for this thread's configuration; or
+// null with *skip set; or null if the policy was not asked yet.
 CodeState *policy_cached(PyObject *code, Skip *skip);
 int policy_remember_skip(PyObject *code, Skip skip);
 

@@ -1,7 +1,7 @@
-// What differs between CPython 3.11, 3.12 and 3.13, in one place: frames, dict tables, instance values.
+// The differences between CPython 3.11, 3.12 and 3.13: frames, dict tables, instance values.
 //
-// Everything else in runtime/native is written once against the functions below. Included first by every
-// file; needs the internal headers, hence Py_BUILD_CORE_MODULE.
+// All other code in runtime/native uses the functions below. Every file includes this one first. It
+// needs the internal headers, hence Py_BUILD_CORE_MODULE.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-// The internal headers' C11 atomics are not C++; their other spelling has the same layout.
+// C11 atomics of the internal headers are not valid C++; their fallback has the same layout.
 #undef HAVE_STD_ATOMIC
 
 #if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
@@ -40,9 +40,9 @@
 #define graft_set_extra _PyCode_SetExtra
 #endif
 
-// --- weak references ---------------------------------------------------------------------------------------
+// --- weak references -----------------------------------------------------------------------------
 
-// What a weak reference refers to, borrowed; null once it is gone.
+// The referent of a weak reference, borrowed; null if it is gone.
 inline PyObject *referent(PyObject *weak) {
 #if PY313
     PyObject *found;
@@ -55,9 +55,9 @@ inline PyObject *referent(PyObject *weak) {
 #endif
 }
 
-// --- recursion -------------------------------------------------------------------------------------------
+// --- recursion -----------------------------------------------------------------------------------
 
-// How many Python frames this thread may still push.
+// The number of Python frames that this thread may still push.
 inline int &frames_left(PyThreadState *thread) {
 #if PY312
     return thread->py_recursion_remaining;
@@ -66,8 +66,8 @@ inline int &frames_left(PyThreadState *thread) {
 #endif
 }
 
-// Frames of our own while this lives, however many the program has left itself: a call that plain Python can make
-// must not fail for what is compiled on its way.
+// Additional frames for graftjit's own code while this lives: a call that plain Python can make
+// must not exceed the recursion limit because of a compilation.
 struct RecursionRoom {
     static constexpr int FRAMES = 2000;
     PyThreadState *thread = PyThreadState_Get();
@@ -76,12 +76,13 @@ struct RecursionRoom {
     RecursionRoom(const RecursionRoom &) = delete;
 };
 
-// --- dict tables ---------------------------------------------------------------------------------------
+// --- dict tables ---------------------------------------------------------------------------------
 
 // The values array of a split table, or of an object's inline values.
 inline PyObject **values_array(PyDictValues *values) { return values->values; }
 
-// An object whose attributes still live in inline values, without a dict: those values, else null.
+// The inline values of an object whose attributes are still stored there, without a dict; else
+// null.
 inline PyDictValues *inline_values(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
 #if PY313
@@ -99,7 +100,7 @@ inline PyDictValues *inline_values(PyObject *object) {
 #endif
 }
 
-// The instance dict of an object that has no inline values in use; null where there is none (yet).
+// The instance dict of an object without inline values in use; null if there is none (yet).
 inline PyObject *plain_dict(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
@@ -118,8 +119,8 @@ inline PyObject *plain_dict(PyObject *object) {
     return place == nullptr ? nullptr : *place;
 }
 
-// Words of an object that say where its attributes live: if none of them changes, they live where they did. Written
-// to `words`; how many there are, or -1 where that cannot be told.
+// The words of an object that tell where its attributes are stored; while they do not change, the
+// location is the same. Fills `words` and returns their number, or -1 if that is unknown.
 inline int attribute_words(PyObject *object, const void *words[2]) {
     PyTypeObject *type = Py_TYPE(object);
     if (type->tp_flags & Py_TPFLAGS_MANAGED_DICT) {
@@ -142,7 +143,8 @@ inline int attribute_words(PyObject *object, const void *words[2]) {
     return type->tp_dictoffset == 0 ? 0 : type->tp_dictoffset > 0 ? 1 : -1;
 }
 
-// The version of a class: another one, or 0, after each change of it or of a base. 0: it has none now.
+// The version of a class, which changes (or becomes 0) with each change of the class or of a base.
+// 0: it has none at present.
 inline unsigned class_version(PyTypeObject *type) {
 #if !PY313
     if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
@@ -150,7 +152,8 @@ inline unsigned class_version(PyTypeObject *type) {
     return type->tp_version_tag;
 }
 
-// A class's own dict, a new reference (builtin classes keep theirs in the interpreter from 3.12 on).
+// A class's own dict, as a new reference (since 3.12, builtin classes keep theirs in the
+// interpreter).
 inline PyObject *class_dict(PyTypeObject *type) {
 #if PY312
     return PyType_GetDict(type);
@@ -159,7 +162,7 @@ inline PyObject *class_dict(PyTypeObject *type) {
 #endif
 }
 
-// --- frames --------------------------------------------------------------------------------------------
+// --- frames --------------------------------------------------------------------------------------
 
 using Frame = _PyInterpreterFrame;
 
@@ -179,7 +182,7 @@ inline PyFunctionObject *frame_function(Frame *frame) {
 #endif
 }
 
-// A frame of a thread's own stack that has not run an instruction yet.
+// Whether it is a frame on a thread's own stack that has not run an instruction yet.
 inline bool frame_is_fresh(Frame *frame) {
     if (frame->owner != FRAME_OWNED_BY_THREAD) return false;
 #if PY313
@@ -189,8 +192,9 @@ inline bool frame_is_fresh(Frame *frame) {
 #endif
 }
 
-// Tools of sys.monitoring. sys.settrace and sys.setprofile are two more, over all threads: a thread that ended under
-// a tracer leaves them on (3.12); whether they mean this thread it says itself.
+// The tools of sys.monitoring. sys.settrace and sys.setprofile are two more, set for all threads: a
+// thread that ended under a tracer leaves them enabled (3.12). Each thread knows itself whether it
+// is traced.
 constexpr uint8_t MONITORING_TOOLS = 0x3f;
 
 template <typename Monitors>
@@ -200,8 +204,9 @@ inline bool any_tool(const Monitors &monitors) {
     return false;
 }
 
-// Whether a tracer, profiler or monitoring tool watches this thread. A tool of sys.monitoring may watch single code
-// objects, and those that a compiled program has inlined are not looked at: so any tool that has its id counts.
+// Whether a tracer, profiler or monitoring tool observes this thread. A tool of sys.monitoring may
+// observe single code objects, and code that a compiled program has inlined is not checked, so any
+// registered tool counts.
 inline bool frame_is_watched(PyThreadState *thread, PyCodeObject *code) {
 #if PY312
     if (thread->c_tracefunc != nullptr || thread->c_profilefunc != nullptr || thread->tracing)
@@ -216,17 +221,20 @@ inline bool frame_is_watched(PyThreadState *thread, PyCodeObject *code) {
 #endif
 }
 
-// Ends a fresh frame that was answered without running it. Steals `result`; null means an exception is set.
+// Ends a fresh frame that was answered without running it. Steals `result`; null means that an
+// exception is set.
 //
-// 3.11: the caller of the evaluator clears the frame. From 3.12 on the evaluator must, and what does that is
-// not exported: so the default evaluator is asked to do it, by way of a RETURN_VALUE of `exit_code` with the result
-// on the stack, or by unwinding an exception from a frame that has not started (which adds no traceback line).
+// In 3.11 the caller of the evaluator clears the frame. Since 3.12 the evaluator must, and its
+// function for that is not exported. So the default evaluator does it: it runs a RETURN_VALUE of
+// `exit_code` with the result on the stack, or it unwinds an exception from a frame that has not
+// started (which adds no traceback line).
 inline PyObject *finish_frame(PyThreadState *thread, Frame *frame, PyObject *result,
                               PyCodeObject *exit_code, int exit_index) {
 #if PY312
     if (result == nullptr) {
 #if PY313
-        frame->instr_ptr--;  // 3.13 takes a frame at its first instruction for started; 3.12 is one before it
+        // 3.13 treats a frame at its first instruction as started; 3.12 is one instruction earlier.
+        frame->instr_ptr--;
 #endif
         return _PyEval_EvalFrameDefault(thread, frame, 1);
     }
@@ -239,7 +247,8 @@ inline PyObject *finish_frame(PyThreadState *thread, Frame *frame, PyObject *res
     frame->f_code = (PyCodeObject *)Py_NewRef((PyObject *)exit_code);
     frame->prev_instr = _PyCode_CODE(exit_code) + exit_index - 1;
 #endif
-    // The frame's locals outlive its code object's reference: that one is dropped after the frame is gone.
+    // The frame must not own the last reference to its code object, so that one is dropped after
+    // the frame is gone.
     result = _PyEval_EvalFrameDefault(thread, frame, 0);
     Py_DECREF(code);
     return result;

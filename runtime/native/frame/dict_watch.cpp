@@ -19,15 +19,17 @@ int watcher = -1;
 
 struct Listener {
     WatchFlag *flag;
-    bool whole = false;            // every key matters
-    std::vector<PyObject *> keys;  // else these, exact strs
+    bool whole = false;  // every key is relevant
+    std::vector<PyObject *> keys;  // else only these, exact strs
 };
 
-// Who listens to a dict; a dict is in it as long as it lives. Never freed: dicts die after the module does.
+// The listeners of a dict, which is in the map as long as it lives. Never freed, since dicts may
+// outlive the module.
 std::unordered_map<PyObject *, std::vector<Listener>> *listeners;
 
 bool is_of_one_key(PyDict_WatchEvent event) {
-    return event == PyDict_EVENT_ADDED || event == PyDict_EVENT_MODIFIED || event == PyDict_EVENT_DELETED;
+    return event == PyDict_EVENT_ADDED || event == PyDict_EVENT_MODIFIED ||
+           event == PyDict_EVENT_DELETED;
 }
 
 int on_event(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *) {
@@ -37,7 +39,8 @@ int on_event(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *)
     bool told = is_of_one_key(event) && key != nullptr && PyUnicode_CheckExact(key);
     for (const Listener &one : found->second) {
         auto same = [key](PyObject *mine) { return same_constant(mine, key); };
-        if (!told || one.whole || std::any_of(one.keys.begin(), one.keys.end(), same)) one.flag->raised = true;
+        if (!told || one.whole || std::any_of(one.keys.begin(), one.keys.end(), same))
+            one.flag->raised = true;
     }
     if (event == PyDict_EVENT_DEALLOCATED) listeners->erase(found);
     return 0;
@@ -46,7 +49,7 @@ int on_event(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *)
 int start_watching() {
     listeners = new std::unordered_map<PyObject *, std::vector<Listener>>();
     watcher = PyDict_AddWatcher(on_event);
-    if (watcher < 0) PyErr_Clear();  // all taken: values are compared instead
+    if (watcher < 0) PyErr_Clear();  // no watcher is free: values are compared instead
     return 0;
 }
 
@@ -55,7 +58,8 @@ int start_watching() {
 bool watch_dict(PyObject *dict, WatchFlag *flag, PyObject *key) {
     if (watcher < 0) return false;
     std::vector<Listener> &all = (*listeners)[dict];
-    auto mine = std::find_if(all.begin(), all.end(), [flag](const Listener &one) { return one.flag == flag; });
+    auto mine = std::find_if(all.begin(), all.end(),
+                             [flag](const Listener &one) { return one.flag == flag; });
     if (all.empty() && PyDict_Watch(watcher, dict) < 0) {
         PyErr_Clear();
         listeners->erase(dict);
@@ -74,7 +78,8 @@ bool watch_dict(PyObject *dict, WatchFlag *flag, PyObject *key) {
 
 void watch_release(WatchFlag *flag) {
     for (PyObject *dict : flag->dicts) {
-        auto found = listeners->find(dict);  // may be another dict by now, at the address of one that died
+        // This may be another dict by now, at the address of a dead one.
+        auto found = listeners->find(dict);
         if (found == listeners->end()) continue;
         std::vector<Listener> &all = found->second;
         std::erase_if(all, [flag](const Listener &one) { return one.flag == flag; });
@@ -93,13 +98,14 @@ uint64_t own_dicts = 0;
 
 namespace {
 
-// The version of a dict that has just been made: what the counter stands at.
+// The version of a new dict: the current value of the counter.
 uint64_t newest_version() {
     Ref dict(PyDict_New());
     return dict ? *dict_version(dict.get()) : 0;
 }
 
-// Words of the interpreter's own data that hold the newest version; CPython does not export the counter.
+// Finds words in the interpreter's data that hold the newest version, since CPython does not export
+// the counter.
 int find_clocks(struct dl_phdr_info *library, size_t, void *data) {
     auto &found = *(std::vector<const uint64_t *> *)data;
     auto within = [library](const ElfW(Phdr) &part, const void *address) {
@@ -107,7 +113,8 @@ int find_clocks(struct dl_phdr_info *library, size_t, void *data) {
         return (uintptr_t)address >= begin && (uintptr_t)address < begin + part.p_memsz;
     };
     bool ours = false;
-    for (int i = 0; i < library->dlpi_phnum; i++) ours = ours || within(library->dlpi_phdr[i], &PyDict_Type);
+    for (int i = 0; i < library->dlpi_phnum; i++)
+        ours = ours || within(library->dlpi_phdr[i], &PyDict_Type);
     if (!ours) return 0;
     uint64_t newest = newest_version();
     for (int i = 0; i < library->dlpi_phnum; i++) {
@@ -131,7 +138,7 @@ int start_watching() {
         found.erase(std::remove_if(found.begin(), found.end(), wrong), found.end());
     }
     uint64_t before = newest_version();
-    bool by_one = newest_version() == before + 1;  // as `own_dicts` has it
+    bool by_one = newest_version() == before + 1;  // as `own_dicts` assumes
     dict_clock = found.size() == 1 && by_one ? found[0] : nullptr;
     return 0;
 }
@@ -144,7 +151,8 @@ void watch_release(WatchFlag *) {}
 
 namespace {
 
-// change_is_seen(dict, change) -> whether the change, a callable without arguments, is seen in the dict
+// change_is_seen(dict, change) -> whether the effect of a callable without arguments on the dict is
+// detected
 PyObject *change_is_seen(PyObject *, PyObject *args) {
     PyObject *dict, *change;
     if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &dict, &change)) return nullptr;
@@ -167,20 +175,22 @@ PyObject *trust_split_dicts(PyObject *, PyObject *trusted) {
     Py_RETURN_NONE;
 }
 
-// how_dicts_are_watched() -> for `doctor` and tests
+// how_dicts_are_watched() -> a text for `doctor` and tests
 PyObject *how_dicts_are_watched(PyObject *, PyObject *) {
 #if PY312
     const char *how = watcher < 0 ? "values" : "watchers";
 #else
     const char *how = dict_clock == nullptr ? "versions" : "versions and their counter";
 #endif
-    return PyUnicode_FromFormat("%s%s", how, split_dicts_are_watched ? "" : "; shared values by value");
+    return PyUnicode_FromFormat("%s%s", how,
+                                split_dicts_are_watched ? "" : "; shared values by value");
 }
 
 PyMethodDef methods[] = {
     {"change_is_seen", change_is_seen, METH_VARARGS,
      "change_is_seen(dict, change) -> whether what change() does to the dict is seen"},
-    {"trust_split_dicts", trust_split_dicts, METH_O, "what the self-test of runtime.guard_program found"},
+    {"trust_split_dicts", trust_split_dicts, METH_O,
+     "what the self-test of runtime.guard_program found"},
     {"how_dicts_are_watched", how_dicts_are_watched, METH_NOARGS, "in words"},
     {nullptr, nullptr, 0, nullptr}};
 

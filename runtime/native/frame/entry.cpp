@@ -7,7 +7,7 @@
 
 PyTypeObject *entry_type;
 
-// How a direct entry's result is put together.
+// The structure of a direct entry's result.
 struct Tree {
     enum Kind { OUT, CONST, INPUT, TUPLE, LIST, DICT } kind;
     Py_ssize_t index = 0;
@@ -17,7 +17,7 @@ struct Tree {
 
 namespace {
 
-// --- result trees ---------------------------------------------------------------------------------------------
+// --- result trees --------------------------------------------------------------------------------
 
 bool parse_tree(PyObject *spec, Tree &tree);
 
@@ -51,12 +51,16 @@ bool parse_pairs(PyObject *pairs, Tree &tree) {
 
 bool parse_tree(PyObject *spec, Tree &tree) {
     static const char *const words[] = {"out", "const", "input", "tuple", "list", "dict"};
-    if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 1 || !PyUnicode_Check(PyTuple_GET_ITEM(spec, 0))) {
-        PyErr_Format(PyExc_TypeError, "result tree: a tuple with a word in front expected, not %R", spec);
+    if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 1 ||
+        !PyUnicode_Check(PyTuple_GET_ITEM(spec, 0))) {
+        PyErr_Format(PyExc_TypeError, "result tree: a tuple with a word in front expected, not %R",
+                     spec);
         return false;
     }
     int kind = 0;
-    while (kind < 6 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(spec, 0), words[kind]) != 0) kind++;
+    while (kind < 6 &&
+           PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(spec, 0), words[kind]) != 0)
+        kind++;
     tree.kind = (Tree::Kind)kind;
     bool leaf = kind <= Tree::INPUT || kind == Tree::DICT;
     if (kind == 6 || (leaf && PyTuple_GET_SIZE(spec) != 2)) {
@@ -74,7 +78,7 @@ bool parse_tree(PyObject *spec, Tree &tree) {
     return !(tree.index == -1 && PyErr_Occurred());
 }
 
-// Every index names something there is.
+// Whether every index is in range.
 bool tree_fits(const Tree &tree, Py_ssize_t n_inputs) {
     if (tree.kind == Tree::INPUT && (tree.index < 0 || tree.index >= n_inputs)) return false;
     if (tree.kind == Tree::OUT && tree.index < 0) return false;
@@ -138,7 +142,8 @@ PyObject *build(const Tree &tree, const Values &values) {
     switch (tree.kind) {
         case Tree::OUT:
             if (tree.index < values.n_outputs) return Py_NewRef(values.outputs[tree.index]);
-            PyErr_Format(PyExc_SystemError, "a compiled program has %zd outputs, its entry wants output %zd",
+            PyErr_Format(PyExc_SystemError,
+                         "a compiled program has %zd outputs, its entry wants output %zd",
                          values.n_outputs, tree.index);
             return nullptr;
         case Tree::CONST: return Py_NewRef(tree.object);
@@ -150,7 +155,7 @@ PyObject *build(const Tree &tree, const Values &values) {
     return nullptr;
 }
 
-// --- direct ---------------------------------------------------------------------------------------------------
+// --- direct --------------------------------------------------------------------------------------
 
 PyObject *run_program(Entry *entry, PyObject *const *inputs, bool *ran) {
     constexpr Py_ssize_t SMALL = 16;
@@ -171,7 +176,8 @@ PyObject *run_program(Entry *entry, PyObject *const *inputs, bool *ran) {
 }
 
 PyObject *run_python_program(Entry *entry, PyObject *const *inputs, bool *ran) {
-    Ref outputs(PyObject_Vectorcall(entry->target, inputs, (size_t)entry->n_program_inputs, nullptr));
+    Ref outputs(
+        PyObject_Vectorcall(entry->target, inputs, (size_t)entry->n_program_inputs, nullptr));
     if (!outputs) return nullptr;
     *ran = true;
     if (!PyTuple_Check(outputs.get()) && !PyList_Check(outputs.get())) {
@@ -179,15 +185,17 @@ PyObject *run_python_program(Entry *entry, PyObject *const *inputs, bool *ran) {
                      Py_TYPE(outputs.get())->tp_name);
         return nullptr;
     }
-    Values values{inputs, PySequence_Fast_ITEMS(outputs.get()), PySequence_Fast_GET_SIZE(outputs.get())};
+    Values values{inputs, PySequence_Fast_ITEMS(outputs.get()),
+                  PySequence_Fast_GET_SIZE(outputs.get())};
     return build(*entry->tree, values);
 }
 
-// --- the type ---------------------------------------------------------------------------------------------------
+// --- the type ------------------------------------------------------------------------------------
 
 const char *const KIND_NAMES[] = {"direct", "code", "plain"};
 
-bool set_up(Entry *self, const char *kind, PyObject *target, PyObject *tree, Py_ssize_t n_program_inputs) {
+bool set_up(Entry *self, const char *kind, PyObject *target, PyObject *tree,
+            Py_ssize_t n_program_inputs) {
     int index = 0;
     while (index < 3 && strcmp(kind, KIND_NAMES[index]) != 0) index++;
     if (index == 3) {
@@ -197,7 +205,8 @@ bool set_up(Entry *self, const char *kind, PyObject *target, PyObject *tree, Py_
     self->kind = (Kind)index;
     self->target_is_program = self->kind == Kind::direct && program_check(target);
     if (self->kind == Kind::code && !PyCode_Check(target) && !PyFunction_Check(target)) {
-        PyErr_SetString(PyExc_TypeError, "Entry: a code entry's target is a code object or a function");
+        PyErr_SetString(PyExc_TypeError,
+                        "Entry: a code entry's target is a code object or a function");
         return false;
     }
     if (self->kind != Kind::direct) return true;
@@ -205,9 +214,11 @@ bool set_up(Entry *self, const char *kind, PyObject *target, PyObject *tree, Py_
     self->n_program_inputs = n_program_inputs < 0 ? n_inputs : n_program_inputs;
     self->tree = new Tree();
     if (!parse_tree(tree, *self->tree)) return false;
-    if (PyCallable_Check(target) && self->n_program_inputs <= n_inputs && tree_fits(*self->tree, n_inputs))
+    if (PyCallable_Check(target) && self->n_program_inputs <= n_inputs &&
+        tree_fits(*self->tree, n_inputs))
         return true;
-    PyErr_SetString(PyExc_ValueError, "Entry: the target is not callable, or inputs are named that the guards lack");
+    PyErr_SetString(PyExc_ValueError,
+                    "Entry: the target is not callable, or inputs are named that the guards lack");
     return false;
 }
 
@@ -218,8 +229,9 @@ PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *guards, *target = Py_None, *tree = Py_None, *name = nullptr, *rows = nullptr;
     Py_ssize_t n_program_inputs = -1;
     int rerun = 0, extent = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO!|OOnOOpp", (char **)names, &kind, guard_program_type,
-                                     &guards, &target, &tree, &n_program_inputs, &name, &rows, &rerun, &extent))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sO!|OOnOOpp", (char **)names, &kind,
+                                     guard_program_type, &guards, &target, &tree, &n_program_inputs,
+                                     &name, &rows, &rerun, &extent))
         return nullptr;
     auto *self = (Entry *)type->tp_alloc(type, 0);
     if (self == nullptr) return nullptr;
@@ -230,7 +242,8 @@ PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     self->data = Py_NewRef(Py_None);
     self->rerun = (char)rerun;
     self->extent = (char)extent;
-    if (self->name != nullptr && self->rows != nullptr && set_up(self, kind, target, tree, n_program_inputs))
+    if (self->name != nullptr && self->rows != nullptr &&
+        set_up(self, kind, target, tree, n_program_inputs))
         return (PyObject *)self;
     Py_DECREF(self);
     return nullptr;
@@ -245,7 +258,8 @@ int entry_traverse(Entry *self, visitproc visit, void *arg) {
     return self->tree == nullptr ? 0 : visit_tree(*self->tree, visit, arg);
 }
 
-// The guards and the tree stay: an entry that is being collected may still be asked by a dying callable.
+// The guards and the tree stay, since a dying callable may still use an entry that is being
+// collected.
 int entry_clear(Entry *self) {
     Py_CLEAR(self->data);
     Py_CLEAR(self->rows);
@@ -267,25 +281,30 @@ void entry_dealloc(Entry *self) {
     Py_DECREF(type);
 }
 
-PyObject *entry_get_kind(Entry *self, void *) { return PyUnicode_FromString(KIND_NAMES[(int)self->kind]); }
+PyObject *entry_get_kind(Entry *self, void *) {
+    return PyUnicode_FromString(KIND_NAMES[(int)self->kind]);
+}
 
-// (samples, seconds of a check of the guards).
+// (samples, seconds of a guard check).
 PyObject *entry_get_guard_time(Entry *self, void *) {
     return Py_BuildValue("Id", (unsigned)self->checked.n, (double)self->checked.median());
 }
 
 PyObject *entry_repr(Entry *self) {
-    return PyUnicode_FromFormat("<Entry %s %S, %llu hits>", KIND_NAMES[(int)self->kind], self->name, self->hits);
+    return PyUnicode_FromFormat("<Entry %s %S, %llu hits>", KIND_NAMES[(int)self->kind], self->name,
+                                self->hits);
 }
 
 PyGetSetDef entry_getset[] = {
     {"kind", (getter)entry_get_kind, nullptr, "direct, code or plain", nullptr},
-    {"guard_time", (getter)entry_get_guard_time, nullptr, "(samples, seconds of a check that held)", nullptr},
+    {"guard_time", (getter)entry_get_guard_time, nullptr, "(samples, seconds of a check that held)",
+     nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef entry_members[] = {
     {"guards", T_OBJECT_EX, offsetof(Entry, guards), READONLY, "the GuardProgram"},
-    {"target", T_OBJECT_EX, offsetof(Entry, target), READONLY, "the program or the replacement code"},
+    {"target", T_OBJECT_EX, offsetof(Entry, target), READONLY,
+     "the program or the replacement code"},
     {"hits", T_ULONGLONG, offsetof(Entry, hits), 0, "how often it has answered"},
     {"rows", T_OBJECT_EX, offsetof(Entry, rows), 0, "the guard rows, for reports and the mirror"},
     {"name", T_OBJECT_EX, offsetof(Entry, name), 0, "for reports"},
@@ -302,12 +321,14 @@ PyType_Slot entry_slots[] = {
     {Py_tp_repr, (void *)entry_repr},
     {Py_tp_getset, entry_getset},
     {Py_tp_members, entry_members},
-    {Py_tp_doc, (void *)"Entry(kind, guards, target=None, tree=None, n_program_inputs=-1, name='', rows=(), "
-                        "rerun=False, extent=False): one compiled answer and its guards"},
+    {Py_tp_doc,
+     (void *)"Entry(kind, guards, target=None, tree=None, n_program_inputs=-1, name='', rows=(), "
+             "rerun=False, extent=False): one compiled answer and its guards"},
     {0, nullptr}};
 
 PyType_Spec entry_spec = {"graftjit.runtime._native.Entry", sizeof(Entry), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, entry_slots};
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+                          entry_slots};
 
 // The function of a code entry for these globals and this closure; a new reference.
 PyObject *code_function(Entry *entry, const View &view, FunctionCache *cache) {
@@ -319,7 +340,7 @@ PyObject *code_function(Entry *entry, const View &view, FunctionCache *cache) {
         return Py_NewRef(cache->function);
     PyObject *function = make_function(entry->target, view.globals, closure);
     if (function != nullptr && cache != nullptr) {
-        // Both at once: what the old ones let go may call this function again.
+        // Replace both at once, since dropping the old ones may call this function again.
         Ref old_entry(cache->entry), old_function(cache->function);
         cache->entry = Py_NewRef((PyObject *)entry);
         cache->function = Py_NewRef(function);
@@ -337,7 +358,8 @@ PyObject *make_function(PyObject *code, PyObject *globals, PyObject *closure) {
 }
 
 PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs, bool *ran) {
-    return entry->target_is_program ? run_program(entry, inputs, ran) : run_python_program(entry, inputs, ran);
+    return entry->target_is_program ? run_program(entry, inputs, ran)
+                                    : run_python_program(entry, inputs, ran);
 }
 
 PyObject *entry_run_code(Entry *entry, const View &view, FunctionCache *cache) {

@@ -1,8 +1,9 @@
-// An Entry: one compiled answer for a code object, and the guards under which it holds.
+// Entry: a compiled answer for a code object, and the guards under which it is valid.
 //
-// kind "direct": inputs gathered by the guard program go to a compiled program, its outputs into the result's
-// tree; no Python frame. kind "code": a replacement code object runs in the frame's place. kind "plain": the
-// original runs in plain Python. Made by capture (through runtime.frames), run by state.cpp.
+// kind "direct": a compiled program takes the inputs that the guard program gathers, and its
+// outputs fill the tree of the result, without a Python frame. kind "code": a replacement code
+// object runs in place of the frame. kind "plain": the original runs in plain Python. Dispatch
+// makes entries from captures; code_state.cpp runs them.
 #pragma once
 
 #include "executor/sampling.h"
@@ -21,16 +22,17 @@ struct Entry {
     bool target_is_program;
     Py_ssize_t n_program_inputs;
     unsigned long long hits;
-    Ring checked;  // seconds of checks that held, in sampled calls
-    char rerun;   // a failed direct run may be repeated in plain Python: it has changed nothing
-    char extent;  // plain: frames inside are looked up
+    Ring checked;  // seconds of successful checks in sampled calls
+    char rerun;  // a failed direct run may be repeated in plain Python, since it changed nothing
+    char extent;  // plain: the hook looks up frames inside
     PyObject *rows;
     PyObject *name;
     PyObject *data;
 };
 
-// The last function made of a code entry; kept by a callable, which owns the globals and the closure anyway. An
-// entry must not: it may live as long as a code object does, and the collector does not see through those.
+// The last function made from a code entry. A callable keeps it, which owns the globals and the
+// closure anyway. An entry must not: it may live as long as a code object, through which the
+// collector does not see.
 struct FunctionCache {
     PyObject *entry = nullptr;
     PyObject *function = nullptr;
@@ -38,14 +40,14 @@ struct FunctionCache {
 
 extern PyTypeObject *entry_type;
 
-// The result of a direct entry over its guard inputs (borrowed), or null with an exception.
-// `ran`: set to true when the program has run; what fails then is the making of the result.
+// The result of a direct entry for its (borrowed) guard inputs, or null with an exception. `ran` is
+// set to true after the program has run; a later error comes from building the result.
 PyObject *entry_run_direct(Entry *entry, PyObject *const *inputs, bool *ran);
 
-// The result of a code entry over a call.
+// The result of a code entry for a call.
 PyObject *entry_run_code(Entry *entry, const View &view, FunctionCache *cache);
 
-// A function of this code; `closure` may be null. A new reference.
+// A function with this code; `closure` may be null. A new reference.
 PyObject *make_function(PyObject *code, PyObject *globals, PyObject *closure);
 
 int entry_init(PyObject *module);

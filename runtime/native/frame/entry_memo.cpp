@@ -9,7 +9,7 @@
 namespace {
 
 constexpr int DEPTH = 2;
-constexpr Py_ssize_t MOST = 16;  // elements of one container
+constexpr Py_ssize_t MOST = 16;  // elements per container
 
 uint64_t mix(uint64_t hash, uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
@@ -23,7 +23,8 @@ uint64_t of_tensor(uint64_t hash, PyObject *tensor) {
     hash = mix(hash, *(const uint64_t *)(impl + torch_api.keys_offset));
     hash = mix(hash, *(const uint64_t *)(impl + tensor_places.kind));
     hash = mix(hash, sizes[0]);
-    for (uint64_t i = 1; sizes[0] <= 5 && i <= sizes[0]; i++) hash = mix(mix(hash, sizes[i]), sizes[i + 5]);
+    for (uint64_t i = 1; sizes[0] <= 5 && i <= sizes[0]; i++)
+        hash = mix(mix(hash, sizes[i]), sizes[i + 5]);
     return hash;
 }
 
@@ -59,6 +60,7 @@ uint64_t of_value(uint64_t hash, PyObject *value, int depth) {
 
 uint64_t EntryMemo::key_of(const View &view) {
     uint64_t hash = 0;
-    for (Py_ssize_t i = 0; i < std::min(view.n_locals, MOST); i++) hash = of_value(hash, view.locals[i], 0);
+    for (Py_ssize_t i = 0; i < std::min(view.n_locals, MOST); i++)
+        hash = of_value(hash, view.locals[i], 0);
     return hash;
 }

@@ -1,18 +1,18 @@
-// Which entry to ask first, where a code object has many: the one that answered for arguments like these before.
+// The entry to try first if a code object has many: the one that answered such arguments before.
 //
-// Only a guess: the guards of the entry decide. Used by state.cpp.
+// This is only a guess; the guards of the entry decide. Used by code_state.cpp.
 #pragma once
 
 #include "guards/guard_program.h"
 
-// Remembers the place of the entry that answered last, by a number made of the arguments.
+// Maps a hash of the arguments to the index of the entry that answered last.
 class EntryMemo {
   public:
-    // Tensors by their metadata, numbers and texts by value, containers by what is in them (not too deep), other
-    // objects by their addresses.
+    // Hashes tensors by metadata, numbers and strings by value, containers by their content (to a
+    // limited depth), other objects by address.
     static uint64_t key_of(const View &view);
 
-    // The place of an entry, or -1.
+    // The index of an entry, or -1.
     Py_ssize_t find(uint64_t key) const {
         const Slot &slot = slots[key % SIZE];
         return slot.key == key ? slot.place : -1;

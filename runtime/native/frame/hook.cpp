@@ -3,21 +3,22 @@
 #include "frame/bind_arguments.h"
 #include "frame/tail_call.h"
 
-// The evaluator is installed while some thread is inside an extent, or for good under GRAPH_MODE; it chains to the
-// evaluator that was there before, and puts that one back. Everything that is not a fresh, unwatched function frame
-// of a thread that looks up goes there unchanged.
+// The evaluator is installed while a thread is inside an extent, or permanently in GRAPH_MODE. It
+// chains to the evaluator that was there before, and restores that one. It passes on everything
+// except fresh, unobserved function frames of a thread that looks up frames.
 
 namespace {
 
-long users = 0;                        // extents under way, over all threads (the GIL guards it)
-_PyFrameEvalFunction older = nullptr;  // what our evaluator chains to
+long users = 0;  // running extents, over all threads (guarded by the GIL)
+_PyFrameEvalFunction older = nullptr;  // the evaluator that ours chains to
 
 PyCodeObject *exit_code = nullptr;  // a code object with a RETURN_VALUE, for finish_frame
 int exit_index = 0;
 
-// --- one frame --------------------------------------------------------------------------------------------------
+// --- one frame -----------------------------------------------------------------------------------
 
-// Gives a frame to the evaluator below. If that one comes back to us with the same frame, it is the interpreter's turn.
+// Passes a frame to the older evaluator. If that one calls ours again with the same frame, the
+// interpreter runs it.
 PyObject *pass_on(PyThreadState *thread, Frame *frame, int throwflag) {
     if (older == nullptr || older == _PyEval_EvalFrameDefault || this_thread.passing == frame)
         return _PyEval_EvalFrameDefault(thread, frame, throwflag);
@@ -28,8 +29,8 @@ PyObject *pass_on(PyThreadState *thread, Frame *frame, int throwflag) {
     return result;
 }
 
-// Asks the policy once for each code object. Null without an exception: skip. None leaves the frame alone, False also the
-// frames below it; True leaves it alone this time, and the policy is asked again.
+// Asks the policy once for each code object. Null without an exception: skip. None skips the frame,
+// False also the frames below it. True skips it only this time, and the policy is asked again.
 CodeState *ask_policy(PyObject *code, PyObject *globals, Skip *skip) {
     if (callbacks.policy == nullptr) return nullptr;
     Ref policy(Py_NewRef(callbacks.policy));
@@ -47,7 +48,8 @@ CodeState *ask_policy(PyObject *code, PyObject *globals, Skip *skip) {
         PyErr_SetString(PyExc_TypeError, "policy: a CodeState or None expected, or False");
         return nullptr;
     }
-    // A state of another code object: what the policy keeps is out of date, the frame runs as it is.
+    // A state of another code object means that the policy's data is outdated; the frame runs
+    // unchanged.
     if (((CodeState *)state.get())->code != code) return nullptr;
     if (state_adopt(code, (CodeState *)state.get()) < 0) return nullptr;
     return (CodeState *)state.get();  // the code object keeps it
@@ -60,13 +62,14 @@ CodeState *state_for_frame(PyObject *code, PyObject *globals, Skip *skip) {
 
 bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
     constexpr int NEEDED = CO_OPTIMIZED | CO_NEWLOCALS;
-    constexpr int REFUSED = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
-    return (code->co_flags & NEEDED) == NEEDED && (code->co_flags & REFUSED) == 0 && frame_is_fresh(frame) &&
-           !frame_is_watched(thread, code);
+    constexpr int REFUSED =
+        CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
+    return (code->co_flags & NEEDED) == NEEDED && (code->co_flags & REFUSED) == 0 &&
+           frame_is_fresh(frame) && !frame_is_watched(thread, code);
 }
 
-// Answers the frame; `outcome.plain` if it is to run as it is. Arguments are alive as long as the frame is.
-// `state` keeps the state that `sample` times.
+// Answers the frame; `outcome.plain` if it must run unchanged. The frame keeps its arguments alive,
+// and `state` the state that `sample` times.
 Outcome answer_frame(Frame *frame, PyCodeObject *code, Ref &state, CallSample &sample, Skip *skip) {
     CodeState *found = state_for_frame((PyObject *)code, frame->f_globals, skip);
     if (found == nullptr) return {nullptr, PyErr_Occurred() == nullptr};
@@ -82,10 +85,12 @@ void give();
 
 PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
     if (this_thread.giving != nullptr && this_thread.giving->armed) give();
-    if (throwflag || !lookup_is_on() || this_thread.passing == frame) return pass_on(thread, frame, throwflag);
+    if (throwflag || !lookup_is_on() || this_thread.passing == frame)
+        return pass_on(thread, frame, throwflag);
     PyCodeObject *code = frame_code(frame);
     PyObject *skip = std::exchange(this_thread.skip, nullptr);
-    if (skip == (PyObject *)code || !may_replace(thread, frame, code)) return pass_on(thread, frame, throwflag);
+    if (skip == (PyObject *)code || !may_replace(thread, frame, code))
+        return pass_on(thread, frame, throwflag);
     Ref state;  // dies after the sample
     CallSample sample;
     Skip left = Skip::no;
@@ -99,18 +104,22 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
         if (state) plain.begin_plain(((CodeState *)state.get())->clock);
         return sample.done(plain.done(pass_on(thread, frame, throwflag)));
     }
-    return finish_frame(thread, frame, sample.done(run_tails(outcome.result)), exit_code, exit_index);
+    return finish_frame(thread, frame, sample.done(run_tails(outcome.result)), exit_code,
+                        exit_index);
 }
 
-// --- installing -------------------------------------------------------------------------------------------------
+// --- installing ----------------------------------------------------------------------------------
 
-_PyFrameEvalFunction evaluator_now() { return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get()); }
+_PyFrameEvalFunction evaluator_now() {
+    return _PyInterpreterState_GetEvalFrameFunc(PyInterpreterState_Get());
+}
 
 void set_evaluator(_PyFrameEvalFunction evaluator) {
     _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), evaluator);
 }
 
-// An evaluator that has come on top of ours and chains to it becomes the one below: `pass_on` ends the circle.
+// If another evaluator was installed above ours and chains to it, it becomes the older one;
+// `pass_on` breaks the cycle.
 void acquire() {
     users++;
     if (evaluator_now() == evaluate) return;
@@ -118,13 +127,14 @@ void acquire() {
     set_evaluator(evaluate);
 }
 
-// If someone else has installed theirs over ours meanwhile, ours stays below it and passes everything on.
+// If another evaluator was installed above ours meanwhile, ours stays below it and passes
+// everything on.
 void release() {
     if (--users > 0 || evaluator_now() != evaluate) return;
     set_evaluator(older);
 }
 
-// The fresh frame has references of its own to the arguments: the pending call drops its.
+// Drops the references of a pending call to its arguments; the fresh frame has its own.
 void give() {
     Giving *giving = std::exchange(this_thread.giving, nullptr);
     giving->armed = false;
@@ -132,7 +142,7 @@ void give() {
     for (Py_ssize_t i = 0; i < giving->n; i++) Py_CLEAR(giving->values[i]);
 }
 
-// --- module functions -----------------------------------------------------------------------------------------
+// --- module functions ----------------------------------------------------------------------------
 
 PyObject *call_in_extent(PyObject *, PyObject *const *args, Py_ssize_t n, PyObject *kwnames) {
     if (n < 1) {
@@ -140,8 +150,10 @@ PyObject *call_in_extent(PyObject *, PyObject *const *args, Py_ssize_t n, PyObje
         return nullptr;
     }
     Extent extent(this_thread.config);
-    // args[0] is the callable: its slot may be used by the callee, as PY_VECTORCALL_ARGUMENTS_OFFSET allows.
-    return PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+    // args[0] is the callable. The callee may use its slot, as PY_VECTORCALL_ARGUMENTS_OFFSET
+    // allows.
+    return PyObject_Vectorcall(args[0], args + 1, (size_t)(n - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               kwnames);
 }
 
 PyObject *hook_always(PyObject *, PyObject *flag) {
@@ -154,29 +166,34 @@ PyObject *hook_always(PyObject *, PyObject *flag) {
 }
 
 PyObject *hook_status(PyObject *, PyObject *) {
-    return Py_BuildValue("{s:O,s:l,s:O}", "installed", evaluator_now() == evaluate ? Py_True : Py_False, "extents",
-                         users, "lookup", lookup_is_on() ? Py_True : Py_False);
+    return Py_BuildValue("{s:O,s:l,s:O}", "installed",
+                         evaluator_now() == evaluate ? Py_True : Py_False, "extents", users,
+                         "lookup", lookup_is_on() ? Py_True : Py_False);
 }
 
 PyMethodDef module_methods[] = {
     {"call_in_extent", (PyCFunction)(void (*)(void))call_in_extent, METH_FASTCALL | METH_KEYWORDS,
      "call_in_extent(callable, *args, **kwargs): call it with the frames inside looked up"},
-    {"hook_always", hook_always, METH_O, "hook_always(flag): look up every frame of every thread (GRAPH_MODE)"},
-    {"hook_status", hook_status, METH_NOARGS, "what the frame hook is doing, for reports and tests"},
+    {"hook_always", hook_always, METH_O,
+     "hook_always(flag): look up every frame of every thread (GRAPH_MODE)"},
+    {"hook_status", hook_status, METH_NOARGS,
+     "what the frame hook is doing, for reports and tests"},
     {nullptr, nullptr, 0, nullptr}};
 
-// A code object whose RETURN_VALUE ends frames that were answered without running.
+// Finds a RETURN_VALUE, which ends frames that were answered without running.
 int find_exit() {
     Ref globals(PyDict_New());
     if (!globals) return -1;
-    Ref done(PyRun_String("def answered(result): return result\n", Py_file_input, globals.get(), globals.get()));
+    Ref done(PyRun_String("def answered(result): return result\n", Py_file_input, globals.get(),
+                          globals.get()));
     PyObject *function = done ? PyDict_GetItemString(globals.get(), "answered") : nullptr;
     if (function == nullptr) return -1;
     exit_code = (PyCodeObject *)Py_NewRef(PyFunction_GET_CODE(function));
     Ref bytes(PyCode_GetCode(exit_code));
     if (!bytes) return -1;
     for (Py_ssize_t i = 0; i < PyBytes_GET_SIZE(bytes.get()); i += 2)
-        if ((unsigned char)PyBytes_AS_STRING(bytes.get())[i] == RETURN_VALUE) exit_index = (int)(i / 2);
+        if ((unsigned char)PyBytes_AS_STRING(bytes.get())[i] == RETURN_VALUE)
+            exit_index = (int)(i / 2);
     if (exit_index > 0) return 0;
     PyErr_SetString(PyExc_ImportError, "graftjit: no RETURN_VALUE in a plain function");
     return -1;
@@ -194,11 +211,13 @@ void hook_put_on_top() {
 
 PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     Giving *giving = this_thread.giving;
-    if (giving == nullptr || giving->values + 1 != args) return PyObject_Vectorcall(function, args, nargsf, kwnames);
+    if (giving == nullptr || giving->values + 1 != args)
+        return PyObject_Vectorcall(function, args, nargsf, kwnames);
     giving->armed = true;
-    acquire();  // the evaluator is the place where the frame is made and has not begun
+    // In the evaluator, the frame exists and has not started.
+    acquire();
     PyObject *result = PyObject_Vectorcall(function, args, nargsf, kwnames);
-    if (std::exchange(giving->armed, false)) release();  // no frame came to be
+    if (std::exchange(giving->armed, false)) release();  // no frame was created
     return result;
 }
 

@@ -1,9 +1,9 @@
-// The PEP 523 hook: frames inside an extent are looked up as jitted calls are.
+// The PEP 523 hook: frames inside an extent are looked up like jitted calls.
 #pragma once
 
 #include "frame/code_state.h"
 
-// Keeps the evaluator installed, and lookups on for this thread, while the object lives.
+// While the object lives, the evaluator is installed and this thread looks up frames.
 class Extent {
   public:
     explicit Extent(unsigned config);
@@ -15,11 +15,12 @@ class Extent {
     ConfigScope config;
 };
 
-// Calls a Python function. Arguments that are a pending call's are held by the new frame alone: what the program
-// drops then dies when it drops it, as in plain Python. They must not be read after the call.
+// Calls a Python function. If the arguments belong to a pending call, only the new frame keeps
+// references to them, so that an object dies when the program drops it, as in plain Python. They
+// must not be read after the call.
 PyObject *call_frame(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
-// Whether our evaluator is the one that is asked first; put it there again, where it was and somebody has taken it away.
+// Whether our evaluator is called first; and put it on top again if another one has replaced it.
 bool hook_is_on_top();
 void hook_put_on_top();
 

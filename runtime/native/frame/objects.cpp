@@ -6,7 +6,7 @@ KnownTypes known;
 
 namespace {
 
-// The layout of types.MappingProxyType, which has no C accessor for what it wraps.
+// The layout of types.MappingProxyType, which has no C accessor for the wrapped mapping.
 struct MappingProxy {
     PyObject_HEAD
     PyObject *mapping;
@@ -30,14 +30,16 @@ bool same_text(PyObject *left, PyObject *right) {
 }
 
 bool is_number(PyTypeObject *type) {
-    return type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyComplex_Type;
+    return type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type ||
+           type == &PyComplex_Type;
 }
 
-// Equal as keys of a dict, for builtin types only (1 == True == 1.0, as Python has it).
+// Whether keys of builtin types are equal as in a dict (1 == True == 1.0, as in Python).
 bool equal_keys(PyObject *left, PyObject *right) {
     if (left == right) return true;
     PyTypeObject *left_type = Py_TYPE(left), *right_type = Py_TYPE(right);
-    if (left_type == &PyUnicode_Type) return right_type == &PyUnicode_Type && same_text(left, right);
+    if (left_type == &PyUnicode_Type)
+        return right_type == &PyUnicode_Type && same_text(left, right);
     bool comparable = is_number(left_type) ? is_number(right_type)
                                            : left_type == right_type && left_type == &PyBytes_Type;
     if (!comparable) return false;
@@ -46,17 +48,18 @@ bool equal_keys(PyObject *left, PyObject *right) {
     return equal > 0;
 }
 
-// Whether a key is surely not equal to another one of equal hash that `equal_keys` tells apart from it: both are
-// compared by builtin code. For any other type Python would ask the user's __eq__.
+// Whether a key certainly differs from another key of equal hash that `equal_keys` distinguishes,
+// because builtin code compares both. For any other type Python would call the user's __eq__.
 bool compares_safely(PyObject *key) {
     PyTypeObject *type = Py_TYPE(key);
     return hashes_safely(key) || type == &PyTuple_Type || type == &PyFrozenSet_Type ||
-           (type->tp_richcompare == PyBaseObject_Type.tp_richcompare && type->tp_hash == PyBaseObject_Type.tp_hash);
+           (type->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
+            type->tp_hash == PyBaseObject_Type.tp_hash);
 }
 
 constexpr Py_ssize_t ABSENT = -1, UNKNOWN = -2;
 
-// Position of `key` in a key table's entries, ABSENT, or UNKNOWN where only code of a user's could tell.
+// Position of `key` in a key table's entries, ABSENT, or UNKNOWN if only user code could decide.
 Py_ssize_t find_in_keys(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash) {
     bool unicode = DK_IS_UNICODE(keys);
     if (unicode && !PyUnicode_CheckExact(key)) return ABSENT;
@@ -90,7 +93,8 @@ bool same_items(PyObject *left, PyObject *right) {
     return true;
 }
 
-// A set's element must be one of the other's: hashes are stored, so most pairs cost one compare.
+// Whether each element of a set is in the other one. Hashes are stored, so most pairs need one
+// comparison.
 bool same_elements(PyObject *left, PyObject *right) {
     auto *a = (PySetObject *)left, *b = (PySetObject *)right;
     if (a->used != b->used) return false;
@@ -113,7 +117,7 @@ bool is_array_scalar(PyTypeObject *type) {
     return false;
 }
 
-// Two scalars of one type of numpy's, which gives its bytes as a buffer.
+// Compares two numpy scalars of one type by their bytes, which they expose as a buffer.
 bool same_bytes(PyObject *left, PyObject *right) {
     Py_buffer a, b;
     if (PyObject_GetBuffer(left, &a, PyBUF_SIMPLE) < 0) {
@@ -166,12 +170,14 @@ Py_ssize_t name_in_keys(PyDictKeysObject *keys, PyObject *name, Py_hash_t hash) 
 bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash) {
     auto *table = (PyDictObject *)dict;
     Py_ssize_t at = find_in_keys(table->ma_keys, key, hash);
-    if (at >= 0 && table->ma_values != nullptr) return values_array(table->ma_values)[at] == nullptr;
+    if (at >= 0 && table->ma_values != nullptr)
+        return values_array(table->ma_values)[at] == nullptr;
     return at == ABSENT;
 }
 
 bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash) {
-    return hashes_safely(key) ? dict_lacks(dict, key, hash) : dict_find_any(dict, key, hash) == nullptr;
+    return hashes_safely(key) ? dict_lacks(dict, key, hash)
+                              : dict_find_any(dict, key, hash) == nullptr;
 }
 
 PyObject *dict_find_any(PyObject *dict, PyObject *key, Py_hash_t hash) {
@@ -214,7 +220,8 @@ bool same_constant(PyObject *left, PyObject *right) {
     PyTypeObject *type = Py_TYPE(left);
     if (type != Py_TYPE(right)) return false;
     if (type == &PyUnicode_Type) return same_text(left, right);
-    if (type == &PyLong_Type || type == &PyBytes_Type || (type == known.device && type != nullptr)) {
+    if (type == &PyLong_Type || type == &PyBytes_Type ||
+        (type == known.device && type != nullptr)) {
         int equal = PyObject_RichCompareBool(left, right, Py_EQ);
         if (equal < 0) PyErr_Clear();
         return equal > 0;
@@ -236,7 +243,8 @@ bool same_constant(PyObject *left, PyObject *right) {
 
 Py_ssize_t builtin_length(PyObject *value) {
     if (PyDict_Check(value)) return ((PyDictObject *)value)->ma_used;
-    if (PyList_Check(value) || PyTuple_Check(value) || PyBytes_Check(value) || PyByteArray_Check(value))
+    if (PyList_Check(value) || PyTuple_Check(value) || PyBytes_Check(value) ||
+        PyByteArray_Check(value))
         return Py_SIZE(value);
     if (PyAnySet_Check(value)) return ((PySetObject *)value)->used;
     if (PyUnicode_Check(value)) return PyUnicode_GET_LENGTH(value);

@@ -1,7 +1,9 @@
-// Reading objects without running user code: dict tables, instance dicts, constants by exact type and bits.
+// Reads objects without running user code: dict tables, instance dicts, constants by exact type and
+// bits.
 //
-// No function here calls `__eq__`, `__hash__`, a property or any other Python-level code of a user's class,
-// and none leaves an exception set. Results are borrowed references unless told otherwise. Used by guards.
+// No function here calls `__eq__`, `__hash__`, a property or other Python code of a user's class,
+// and none leaves an exception set. Results are borrowed references unless stated otherwise. Used
+// by guards.
 #pragma once
 
 #include "frame/cpython.h"
@@ -28,7 +30,7 @@ class Ref {
     PyObject *object = nullptr;
 };
 
-// Types that are known by name only after torch is imported; set once by runtime.guard_program.
+// Types that are available only after torch is imported; set once by runtime.guards.compiler.
 struct KnownTypes {
     PyTypeObject *size = nullptr;    // torch.Size: compared as a tuple
     PyTypeObject *device = nullptr;  // torch.device: compared by its own C code
@@ -39,33 +41,34 @@ struct KnownTypes {
 };
 extern KnownTypes known;
 
-// dict part of a dict (or subclass), the dict inside a mapping proxy, else null.
+// The dict part of a dict (or subclass), the dict in a mapping proxy, else null.
 PyObject *dict_part(PyObject *value);
 
-// dict[key] by Python's meaning of equal keys, asking builtin types only; `hash` is hash(key).
+// dict[key], comparing keys as Python does, but only by code of builtin types; `hash` is hash(key).
 PyObject *dict_find(PyObject *dict, PyObject *key, Py_hash_t hash);
 
-// Place of a str key in a table of str keys; -1 if it is not there.
+// The position of a str key in a table of str keys; -1 if it is missing.
 Py_ssize_t name_in_keys(PyDictKeysObject *keys, PyObject *name, Py_hash_t hash);
 
-// Whether the dict surely lacks the key: neither found, nor a key of equal hash there whose __eq__ is a user's.
+// Whether the dict certainly lacks the key: it was not found, and no key of equal hash has a
+// user-defined __eq__.
 bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash);
 bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash);
 
-// As dict_find; a key whose hash is not a builtin type's own is found by `same_constant`, one by one.
+// Like dict_find. A key without a builtin hash is searched linearly with `same_constant`.
 PyObject *dict_find_any(PyObject *dict, PyObject *key, Py_hash_t hash);
 
 // Whether hash and equality of this key are builtin code.
 bool hashes_safely(PyObject *key);
 
-// The value of `name` in the instance dict (a class's own dict for a class); never makes a dict.
+// The value of `name` in the instance dict (for a class, in its own dict). Never creates a dict.
 PyObject *instance_attribute(PyObject *object, PyObject *name, Py_hash_t hash);
 
-// The instance dict itself, a mapping proxy for a class; a new reference, or null.
+// The instance dict itself, for a class a mapping proxy; a new reference, or null.
 PyObject *instance_dict(PyObject *object);
 
-// Same exact type and same value for constants (floats by bits), else identity.
+// Whether two constants have the same exact type and value (floats by bits); identity for others.
 bool same_constant(PyObject *left, PyObject *right);
 
-// len() of the builtin container part; -1 where there is none.
+// len() by the builtin container type; -1 if it is no such container.
 Py_ssize_t builtin_length(PyObject *value);

@@ -20,7 +20,8 @@ struct Pending {
 
 PyTypeObject *tail_type, *pending_type;
 
-// A new reference. It is alive as long as the state of the frame that is left: the call under way holds that one.
+// A new reference. The target lives as long as the state of the frame that ended, which the running
+// call keeps alive.
 PyObject *tail_target(Tail *self) {
     PyObject *target = self->target == nullptr ? nullptr : referent(self->target);
     if (target != nullptr) return Py_NewRef(target);
@@ -44,7 +45,8 @@ PyObject *tail_call(PyObject *object, PyObject *const *args, size_t nargsf, PyOb
     for (Py_ssize_t i = 0; i < n; i++) {
         if (args[i] == nullptr) {
             Py_DECREF(pending);
-            PyErr_SetString(PyExc_SystemError, "graftjit: a frame is resumed with a local that has no value");
+            PyErr_SetString(PyExc_SystemError,
+                            "graftjit: a frame is resumed with a local that has no value");
             return nullptr;
         }
         pending->values[i] = Py_NewRef(args[i]);
@@ -99,8 +101,8 @@ PyObject *tail_new(PyTypeObject *type, PyObject *args, PyObject *) {
     return (PyObject *)self;
 }
 
-// load_cell(cell, name): what it holds, or the error of a local variable. A function that is resumed gets its own
-// cells through the closure, where Python would speak of a free variable.
+// load_cell(cell, name): the content, or the error of a local variable. A resume function gets the
+// frame's own cells through its closure, where Python would report a free variable.
 PyObject *load_cell(PyObject *, PyObject *const *args, Py_ssize_t n) {
     if (n != 2 || !PyCell_Check(args[0])) {
         PyErr_SetString(PyExc_TypeError, "load_cell(cell, name)");
@@ -109,13 +111,15 @@ PyObject *load_cell(PyObject *, PyObject *const *args, Py_ssize_t n) {
     PyObject *held = PyCell_Get(args[0]);
     if (held == nullptr && !PyErr_Occurred())
         PyErr_Format(PyExc_UnboundLocalError,
-                     "cannot access local variable '%U' where it is not associated with a value", args[1]);
+                     "cannot access local variable '%U' where it is not associated with a value",
+                     args[1]);
     return held;
 }
 
-PyMethodDef functions[] = {{"load_cell", (PyCFunction)(void (*)(void))load_cell, METH_FASTCALL,
-                            "load_cell(cell, name): what it holds; UnboundLocalError if it is empty"},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {
+    {"load_cell", (PyCFunction)(void (*)(void))load_cell, METH_FASTCALL,
+     "load_cell(cell, name): what it holds; UnboundLocalError if it is empty"},
+    {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef tail_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Tail, vectorcall), READONLY, nullptr},
@@ -126,9 +130,11 @@ PyGetSetDef tail_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot tail_slots[] = {
-    {Py_tp_doc, (void *)"Tail(resume): called, it makes the pending call of resume that ends a broken frame. It "
-                        "holds resume weakly: as a constant of code it would close circles that the collector "
-                        "does not see"},
+    {Py_tp_doc,
+     (void *)
+     "Tail(resume): called, it makes the pending call of resume that ends a broken frame. It "
+     "holds resume weakly: as a constant of code it would close circles that the collector "
+     "does not see"},
     {Py_tp_getset, tail_getset},
     {Py_tp_new, (void *)tail_new},
     {Py_tp_call, (void *)PyVectorcall_Call},
@@ -139,7 +145,8 @@ PyType_Slot tail_slots[] = {
     {0, nullptr}};
 
 PyType_Spec tail_spec = {"graftjit.runtime._native.Tail", sizeof(Tail), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, tail_slots};
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                         tail_slots};
 
 PyType_Slot pending_slots[] = {
     {Py_tp_traverse, (void *)pending_traverse},

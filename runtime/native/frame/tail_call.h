@@ -1,13 +1,15 @@
-// Tail calls: how a frame that broke goes on without growing the stack.
+// Tail calls: continue a frame after a break without growing the stack.
 //
-// Replacement code ends a break by returning what `_native.Tail(resume)(closure, *values)` made: a pending call.
-// Whoever ran the first code of the frame (a jitted function, the hook) then runs the pending calls one after
-// the other, so a break inside a loop costs no depth, and a traceback shows the frame once, as in plain Python.
+// Replacement code ends at a break by returning the result of `_native.Tail(resume)(closure,
+// *values)`, a pending call. The caller of the frame's first code (a jitted function, the hook)
+// then runs the pending calls one after the other. So a break inside a loop adds no depth, and a
+// traceback shows the frame once, as in plain Python.
 #pragma once
 
 #include "frame/objects.h"
 
-// Runs pending calls until there is a result. Takes over the reference; null (with an exception) passes through.
+// Runs pending calls until there is a result. Takes over the reference; null (with an exception) is
+// passed through.
 PyObject *run_tails(PyObject *result);
 
 int tail_init(PyObject *module);

@@ -1,4 +1,5 @@
-// The instructions of a guard program: guards.cpp runs them, guards_type.cpp makes them.
+// The instructions of a guard program. guard_program.cpp runs them, guard_program_type.cpp makes
+// them.
 #pragma once
 
 #include "guards/guard_program.h"
@@ -7,14 +8,58 @@
 
 enum Op : int {
     // loads
-    LOCAL, GLOBAL, GLOBALS, BUILTIN, CELL, CONTEXT, CONST, CONTENTS, REFERENT, TYPE, ATTR, DICT, CLASS_ATTR, MRO_ATTR, SLOT, ITEM,
-    KEY, MEMBER, GRAD,
+    LOCAL,
+    GLOBAL,
+    GLOBALS,
+    BUILTIN,
+    CELL,
+    CONTEXT,
+    CONST,
+    CONTENTS,
+    REFERENT,
+    TYPE,
+    ATTR,
+    DICT,
+    CLASS_ATTR,
+    MRO_ATTR,
+    SLOT,
+    ITEM,
+    KEY,
+    MEMBER,
+    GRAD,
     // checks
-    IS_TYPE, IS, EQUALS, LEN, KEYS, SET, ELEMENT, NO_ELEMENT, NO_ATTR, NO_ITEM, NO_GLOBAL, NO_CLASS_ATTR, NO_MRO_ATTR, MRO, TENSOR, SAME,
-    DISTINCT, APART, HISTORY, UNHOOKED, STATE, UNBOUND_CELL, ABC, UNHANDLED, NESTED, DEVICE, NUMBER, RELATION, VALUE,
+    IS_TYPE,
+    IS,
+    EQUALS,
+    LEN,
+    KEYS,
+    SET,
+    ELEMENT,
+    NO_ELEMENT,
+    NO_ATTR,
+    NO_ITEM,
+    NO_GLOBAL,
+    NO_CLASS_ATTR,
+    NO_MRO_ATTR,
+    MRO,
+    TENSOR,
+    SAME,
+    DISTINCT,
+    APART,
+    HISTORY,
+    UNHOOKED,
+    STATE,
+    UNBOUND_CELL,
+    ABC,
+    UNHANDLED,
+    NESTED,
+    DEVICE,
+    NUMBER,
+    RELATION,
+    VALUE,
 };
 
-// One load or check. `source` and `other` are registers, `key` the constant that the operation is about.
+// One load or check. `source` and `other` are registers; `key` is the constant of the operation.
 struct Instruction {
     int op;
     int row;
@@ -24,13 +69,16 @@ struct Instruction {
     Py_ssize_t number = 0;
     Py_hash_t hash = 0;
     PyObject *key = nullptr;
-    bool weak = false;  // the constant is what `key`, a runtime.weak.Weak, refers to
+    bool weak = false;  // `key` is a runtime.guards.weak_ref.Weak, and the constant is its referent
     void *record = nullptr;
     std::vector<int> *registers = nullptr;
 };
 
-// A weak reference that stands for its referent: an instance of runtime.weak.Weak, not of weakref.ref itself.
-inline bool is_weak(PyObject *key) { return PyWeakref_CheckRef(key) && !PyWeakref_CheckRefExact(key); }
+// Whether it is a weak reference in place of its referent: a runtime.guards.weak_ref.Weak, not a
+// weakref.ref itself.
+inline bool is_weak(PyObject *key) {
+    return PyWeakref_CheckRef(key) && !PyWeakref_CheckRefExact(key);
+}
 
-// Elements of the expected set, sorted by hash.
+// The elements of an expected set, sorted by hash.
 using Elements = std::vector<std::pair<Py_hash_t, PyObject *>>;

@@ -21,18 +21,19 @@ PyObject *builtins_of(const View &view) {
 
 namespace {
 
-// --- members: fields of exact builtin types --------------------------------------------------------------
+// --- members: fields of exact builtin types ------------------------------------------------------
 
 struct MemberLaw {
     PyTypeObject *type;
-    const char *names;  // each between spaces
+    const char *names;  // separated and enclosed by spaces
 };
 
-// For these types a plain getattr reads a C-level field or a getset of CPython's own.
+// For these types a plain getattr reads a C field or a getset descriptor of CPython itself.
 bool is_member(PyTypeObject *type, PyObject *name) {
     static const MemberLaw members[] = {
-        {&PyFunction_Type, " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__"
-                            " __name__ __qualname__ __module__ __doc__ __annotations__ __type_params__ "},
+        {&PyFunction_Type,
+         " __code__ __defaults__ __kwdefaults__ __closure__ __globals__ __dict__"
+         " __name__ __qualname__ __module__ __doc__ __annotations__ __type_params__ "},
         {&PyMethod_Type, " __func__ __self__ "},
         {&PyProperty_Type, " fget fset fdel "},
         {&PyClassMethod_Type, " __func__ __wrapped__ "},
@@ -47,23 +48,28 @@ bool is_member(PyTypeObject *type, PyObject *name) {
     std::string word = std::string(" ") + text + " ";
     for (const MemberLaw &law : members)
         if (law.type == type) return strstr(law.names, word.c_str()) != nullptr;
-    const char *names = type == known.partial ? " func args keywords " : type == known.deque ? " maxlen " : "";
+    const char *names = type == known.partial ? " func args keywords "
+                        : type == known.deque ? " maxlen "
+                                              : "";
     return strstr(names, word.c_str()) != nullptr;
 }
 
-// __name__ or __qualname__ of a class by `type` itself, whatever its metaclass does.
+// __name__ or __qualname__ of a class, read by `type` itself, whatever its metaclass defines.
 PyObject *class_name(PyObject *cls, PyObject *name) {
     Ref own(class_dict(&PyType_Type));
     PyObject *field = own ? PyDict_GetItemWithError(own.get(), name) : nullptr;
     const char *text = PyUnicode_AsUTF8(name);
-    bool known = text != nullptr && (strcmp(text, "__name__") == 0 || strcmp(text, "__qualname__") == 0);
+    bool known =
+        text != nullptr && (strcmp(text, "__name__") == 0 || strcmp(text, "__qualname__") == 0);
     if (!known || field == nullptr || Py_TYPE(field)->tp_descr_get == nullptr) return nullptr;
     return Py_TYPE(field)->tp_descr_get(field, cls, (PyObject *)Py_TYPE(cls));
 }
 
-// The fields that hot paths read, without a look-up; null in `*found` means "ask getattr".
+// The fields that hot paths read, without a look-up; null: use getattr.
 PyObject *function_member(PyFunctionObject *function, PyObject *name) {
-    auto is = [name](const char *text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; };
+    auto is = [name](const char *text) {
+        return PyUnicode_CompareWithASCIIString(name, text) == 0;
+    };
     PyObject *field = nullptr;
     if (is("__code__")) return function->func_code;
     if (is("__globals__")) return function->func_globals;
@@ -74,7 +80,7 @@ PyObject *function_member(PyFunctionObject *function, PyObject *name) {
     return field == nullptr ? Py_None : field;
 }
 
-// --- one run ------------------------------------------------------------------------------------------------
+// --- one run -------------------------------------------------------------------------------------
 
 PyObject *load_member(Run &run, PyObject *base, PyObject *name, Py_hash_t hash) {
     PyTypeObject *type = Py_TYPE(base);
@@ -101,13 +107,15 @@ PyObject *load_item(PyObject *base, const Instruction &at) {
         return dict == nullptr ? nullptr : dict_find_any(dict, at.key, at.hash);
     }
     if (Py_TYPE(at.key) != &PyLong_Type || at.number < 0) return nullptr;
-    if (PyList_Check(base)) return at.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, at.number) : nullptr;
+    if (PyList_Check(base))
+        return at.number < PyList_GET_SIZE(base) ? PyList_GET_ITEM(base, at.number) : nullptr;
     if (PyTuple_Check(base))
         return at.number < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, at.number) : nullptr;
     return nullptr;
 }
 
-// Keys of an OrderedDict in its own order, which its dict does not show: `visit(i, key)` until it says false.
+// Calls `visit(i, key)` for the keys of an OrderedDict in its own order, which its dict does not
+// have, until it returns false.
 template <class Visit> bool each_ordered_key(PyObject *value, Visit visit) {
     Ref keys(PyODict_Type.tp_iter(value));
     for (Py_ssize_t i = 0; keys; i++) {
@@ -115,7 +123,8 @@ template <class Visit> bool each_ordered_key(PyObject *value, Visit visit) {
         if (!key) break;
         if (!visit(i, key.get())) return false;
     }
-    bool failed = PyErr_Occurred() != nullptr;  // changed behind its back, by dict's own methods
+    // The OrderedDict was changed by dict's own methods.
+    bool failed = PyErr_Occurred() != nullptr;
     PyErr_Clear();
     return !failed;
 }
@@ -126,7 +135,7 @@ PyObject *nth_key(PyObject *base, Py_ssize_t n) {
     if (dict == nullptr || n < 0) return nullptr;
     if (PyODict_Check(base)) {
         each_ordered_key(base, [&](Py_ssize_t i, PyObject *each) {
-            if (i == n) key = each;  // borrowed: the dict holds it
+            if (i == n) key = each;  // borrowed: the dict keeps it alive
             return i < n;
         });
         return key;
@@ -136,8 +145,7 @@ PyObject *nth_key(PyObject *base, Py_ssize_t n) {
     return key;
 }
 
-// What the constant of an operation stands for; null if it is gone.
-// 1, 0, or -1: this is no set, or the object is gone.
+// 1, 0, or -1 if the value is no set or the object is gone.
 int in_set(PyObject *value, PyObject *object) {
     if (!PyAnySet_Check(value) || object == nullptr || object == Py_None) return -1;
     int found = PySet_Contains(value, object);
@@ -145,24 +153,29 @@ int in_set(PyObject *value, PyObject *object) {
     return found;
 }
 
+// The constant of an operation; null if it is gone.
 PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
 
 }  // namespace
 
-// A borrowed reference that lives as long as the run, or null if the path cannot be walked.
+// A borrowed reference that lives as long as the run, or null if the value does not exist.
 PyObject *guard_load(Run &run, const Instruction &at) {
     const View &view = run.view;
     PyObject *base = at.source < 0 ? nullptr : run.registers[at.source];
     switch (at.op) {
-        case LOCAL: return at.number >= 0 && at.number < view.n_locals ? view.locals[at.number] : nullptr;
+        case LOCAL:
+            return at.number >= 0 && at.number < view.n_locals ? view.locals[at.number] : nullptr;
         case GLOBAL: return dict_find(view.globals, at.key, at.hash);
         case GLOBALS: return view.globals;
         case BUILTIN: {
             PyObject *builtins = builtins_of(view);
-            return builtins != nullptr && PyDict_Check(builtins) ? dict_find(builtins, at.key, at.hash) : nullptr;
+            return builtins != nullptr && PyDict_Check(builtins)
+                       ? dict_find(builtins, at.key, at.hash)
+                       : nullptr;
         }
         case CELL:
-            if (view.closure == nullptr || at.number < 0 || at.number >= PyTuple_GET_SIZE(view.closure))
+            if (view.closure == nullptr || at.number < 0 ||
+                at.number >= PyTuple_GET_SIZE(view.closure))
                 return nullptr;
             return PyTuple_GET_ITEM(view.closure, at.number);
         case CONST: return given(at);
@@ -172,13 +185,15 @@ PyObject *guard_load(Run &run, const Instruction &at) {
             (void)PyContextVar_Get(at.key, nullptr, &held);
             return run.keep(held);
         }
-        case REFERENT: return PyWeakref_CheckRefExact(base) ? run.keep(PyObject_CallNoArgs(base)) : nullptr;
+        case REFERENT:
+            return PyWeakref_CheckRefExact(base) ? run.keep(PyObject_CallNoArgs(base)) : nullptr;
         case CONTENTS: return PyCell_Check(base) ? PyCell_GET(base) : nullptr;
         case TYPE: return (PyObject *)Py_TYPE(base);
         case ATTR: return instance_attribute(base, at.key, at.hash);
         case DICT: return run.keep(instance_dict(base));
         case CLASS_ATTR: return _PyType_Lookup(Py_TYPE(base), at.key);
-        case MRO_ATTR: return PyType_Check(base) ? _PyType_Lookup((PyTypeObject *)base, at.key) : nullptr;
+        case MRO_ATTR:
+            return PyType_Check(base) ? _PyType_Lookup((PyTypeObject *)base, at.key) : nullptr;
         case SLOT: return load_slot(run, base, at.key);
         case ITEM: return load_item(base, at);
         case KEY: return nth_key(base, at.number);
@@ -190,7 +205,7 @@ PyObject *guard_load(Run &run, const Instruction &at) {
 
 namespace {
 
-// The elements of a set in the order in which it gives them.
+// Compares the elements of a set in iteration order.
 bool set_order_holds(PySetObject *set, PyObject *expected) {
     Py_ssize_t i = 0, n = PyTuple_GET_SIZE(expected);
     if (set->used != n) return false;
@@ -203,7 +218,7 @@ bool set_order_holds(PySetObject *set, PyObject *expected) {
     return i == n;
 }
 
-// Whether each key of a dict is one of these, most often the one at its place.
+// Whether each key of a dict is among the expected ones, most often the one at the same position.
 bool all_among(PyObject *dict, PyObject *expected) {
     Py_ssize_t position = 0, n = PyTuple_GET_SIZE(expected);
     PyObject *key;
@@ -221,8 +236,10 @@ bool keys_hold(PyObject *value, PyObject *expected) {
     PyObject *dict = dict_part(value), *key;
     Py_ssize_t position = 0, i = 0, n = PyTuple_GET_SIZE(expected);
     if (dict == nullptr || ((PyDictObject *)dict)->ma_used != n) return false;
-    if (PyODict_Check(value))  // its iterator looks each key up: those of the program's classes would see it
-        return all_among(dict, expected) && each_ordered_key(value, [&](Py_ssize_t at, PyObject *each) {
+    // Its iterator looks up each key, which would call methods of user-defined keys.
+    if (PyODict_Check(value))
+        return all_among(dict, expected) &&
+               each_ordered_key(value, [&](Py_ssize_t at, PyObject *each) {
                    return at < n && same_constant(each, PyTuple_GET_ITEM(expected, at));
                });
     while (PyDict_Next(dict, &position, &key, nullptr)) {
@@ -239,7 +256,8 @@ bool elements_hold(PyObject *value, const Elements &expected) {
     for (Py_ssize_t i = 0; i <= set->mask; i++) {
         setentry *element = &set->table[i];
         if (element->key == nullptr || element->hash == -1) continue;
-        auto at = std::lower_bound(expected.begin(), expected.end(), std::pair{element->hash, (PyObject *)nullptr});
+        auto at = std::lower_bound(expected.begin(), expected.end(),
+                                   std::pair{element->hash, (PyObject *)nullptr});
         bool found = false;
         for (; at != expected.end() && at->first == element->hash && !found; ++at)
             found = same_constant(element->key, at->second);
@@ -250,8 +268,8 @@ bool elements_hold(PyObject *value, const Elements &expected) {
 
 using Range = std::pair<uint64_t, uint64_t>;
 
-// Pairwise different objects, and memory ranges of tensors that do not meet; sorted, so a model's hundreds of
-// parameters cost little.
+// Whether objects are pairwise different and memory ranges of tensors are disjoint. Sorting makes
+// this cheap for hundreds of parameters of a model.
 bool all_distinct(PyObject **registers, const std::vector<int> &which) {
     std::vector<PyObject *> objects;
     std::vector<Range> ranges;
@@ -287,12 +305,13 @@ bool mro_holds(PyObject *mro, PyObject *expected) {
     return true;
 }
 
-// Where an object keeps its attributes, if that is a dict by now.
+// The dict of an object's attributes, if it has one by now.
 PyObject *attributes_of(PyObject *object) {
     return inline_values(object) == nullptr ? plain_dict(object) : nullptr;
 }
 
-// A dict and objects, or an object and dicts, that have nothing to do with each other.
+// Whether a dict is not the attribute dict of any of the objects, or an object's attribute dict is
+// none of the dicts.
 bool are_apart(PyObject *value, PyObject **registers, const std::vector<int> &which) {
     bool is_dict = PyDict_CheckExact(value);
     PyObject *own = is_dict ? value : attributes_of(value);
@@ -303,7 +322,7 @@ bool are_apart(PyObject *value, PyObject **registers, const std::vector<int> &wh
 }
 
 bool nesting_is(PyObject *expected) {
-    static PyObject *asked = nullptr;  // runtime.differentiate.nested
+    static PyObject *asked = nullptr;  // runtime.autograd.differentiate.nested
     if (asked == nullptr) {
         Ref module(PyImport_ImportModule("graftjit.runtime.autograd.differentiate"));
         if (module) asked = PyObject_GetAttrString(module.get(), "nested");
@@ -314,7 +333,7 @@ bool nesting_is(PyObject *expected) {
 }
 
 bool device_is(PyObject *expected) {
-    static PyObject *asked = nullptr;  // runtime.state.current_device
+    static PyObject *asked = nullptr;  // runtime.guards.interpreter_state.current_device
     if (asked == nullptr) {
         Ref module(PyImport_ImportModule("graftjit.runtime.guards.interpreter_state"));
         if (module) asked = PyObject_GetAttrString(module.get(), "current_device");
@@ -351,7 +370,8 @@ bool guard_holds(Run &run, const Instruction &at) {
         }
         case NO_GLOBAL: return dict_lacks(run.view.globals, at.key, at.hash);
         case NO_CLASS_ATTR: return _PyType_Lookup(Py_TYPE(value), at.key) == nullptr;
-        case NO_MRO_ATTR: return PyType_Check(value) && _PyType_Lookup((PyTypeObject *)value, at.key) == nullptr;
+        case NO_MRO_ATTR:
+            return PyType_Check(value) && _PyType_Lookup((PyTypeObject *)value, at.key) == nullptr;
         case MRO: return PyType_Check(value) && mro_holds(((PyTypeObject *)value)->tp_mro, at.key);
         case TENSOR: return tensor_record_matches((const TensorRecord *)at.record, value);
         case SAME: return value == run.registers[at.other];
@@ -363,7 +383,8 @@ bool guard_holds(Run &run, const Instruction &at) {
         case UNBOUND_CELL: return PyCell_Check(value) && PyCell_GET(value) == nullptr;
         case ABC: return token_holds(at.key);
         case NUMBER: return number_in_range(value, at.key);
-        case RELATION: return relation_record_holds((const RelationRecord *)at.record, run.registers);
+        case RELATION:
+            return relation_record_holds((const RelationRecord *)at.record, run.registers);
         case VALUE: return value_record_holds((const ValueRecord *)at.record, run);
         case UNHANDLED: return !Ref(PyErr_GetHandledException());
         case NESTED: return nesting_is(at.key);
@@ -374,7 +395,7 @@ bool guard_holds(Run &run, const Instruction &at) {
 
 namespace {
 
-// The row that one operation fails, or -1.
+// Runs one operation; returns the row that fails, or -1.
 int run_one(Run &run, const Instruction &at) {
     if (at.op >= IS_TYPE) return guard_holds(run, at) ? -1 : at.row;
     PyObject *value = guard_load(run, at);
@@ -390,25 +411,27 @@ int run_some(const GuardProgram *program, Run &run, std::span<const int> which) 
     return -1;
 }
 
-// The state may be asked for in Python: then anything may happen, in other threads and in finalizers.
+// Whether the state may be read in Python. Then other threads and finalizers may run.
 bool runs_python(const Instruction &at) {
     return at.op == STATE && !state_record_is_native((const StateRecord *)at.record);
 }
 
-// Operations that need nothing of what was loaded; that is kept alive where Python may run.
+// Runs operations that use no loaded values. Loaded values are kept alive where Python may run.
 int run_about_the_thread(const GuardProgram *program, Run &run, std::vector<Ref> &held) {
     const std::vector<Instruction> &code = *program->code;
-    std::span<const int> always = program->heap->always, arguments = always.first(program->heap->n_arguments);
+    std::span<const int> always = program->heap->always,
+                         arguments = always.first(program->heap->n_arguments);
     for (int index : always.subspan(arguments.size())) {
         if (held.empty() && runs_python(code[index]))
             for (int load : arguments)
-                if (code[load].into >= 0) held.emplace_back(Py_NewRef(run.registers[code[load].into]));
+                if (code[load].into >= 0)
+                    held.emplace_back(Py_NewRef(run.registers[code[load].into]));
         if (int row = run_one(run, code[index]); row >= 0) return row;
     }
     return -1;
 }
 
-// All of them in order: the first row that fails. It is asked for by reports and checks.
+// Runs all operations in order; returns the first row that fails. For reports and checks.
 int run_all(const GuardProgram *program, Run &run) {
     std::vector<Ref> held;
     for (const Instruction &at : *program->code) {
@@ -418,8 +441,9 @@ int run_all(const GuardProgram *program, Run &run) {
     return -1;
 }
 
-// `from`: values remembered of them, null where this run has found them itself.
-void take_inputs(const GuardProgram *program, const Run &run, const std::vector<PyObject *> *from, PyObject **inputs) {
+// `from`: remembered values, or null if this run has loaded all.
+void take_inputs(const GuardProgram *program, const Run &run, const std::vector<PyObject *> *from,
+                 PyObject **inputs) {
     const std::vector<int> &registers = *program->inputs;
     for (size_t i = 0; inputs != nullptr && i < registers.size(); i++) {
         PyObject *known = from == nullptr ? nullptr : (*from)[i];
@@ -427,9 +451,10 @@ void take_inputs(const GuardProgram *program, const Run &run, const std::vector<
     }
 }
 
-// Nothing has changed of what is remembered; there is more to run at each call.
+// Nothing remembered has changed; runs the operations that must run at each call.
 int run_loose(const GuardProgram *program, const Armed &armed, Run &run) {
-    std::vector<Ref> held;  // a check may run Python, of torch's, and let another thread in
+    // A check may run Python code of torch and let other threads run.
+    std::vector<Ref> held;
     for (int reg : armed.loose_reads) {
         run.registers[reg] = armed.registers[reg];
         held.emplace_back(Py_NewRef(armed.registers[reg]));
@@ -450,18 +475,22 @@ int run_remembered(const GuardProgram *program, const Armed &armed, Run &run, Py
     return row;
 }
 
-// All other rows hold, and `inputs` has been filled: what programs over them give, which is the dearest thing to ask.
+// Runs the value programs, the most expensive checks, after all other rows hold and `inputs` is
+// filled.
 int run_values(const GuardProgram *program, const Armed *armed, Run &run, PyObject **inputs) {
     if (program->heap->values.empty()) return -1;
     int row = values_run(program, armed, run);
-    for (size_t i = 0; row >= 0 && inputs != nullptr && i < program->inputs->size(); i++) Py_DECREF(inputs[i]);
+    for (size_t i = 0; row >= 0 && inputs != nullptr && i < program->inputs->size(); i++)
+        Py_DECREF(inputs[i]);
     return row;
 }
 
 int run_parts(GuardProgram *program, Run &run, PyObject **inputs) {
     Heap *heap = program->heap;
     std::vector<Ref> held;
-    if (int row = run_some(program, run, std::span(heap->always).first(heap->n_arguments)); row >= 0) return row;
+    if (int row = run_some(program, run, std::span(heap->always).first(heap->n_arguments));
+        row >= 0)
+        return row;
     if (int row = run_about_the_thread(program, run, held); row >= 0) return row;
     if (const Armed *armed = heap_unchanged(heap, run)) {
         int row = run_remembered(program, *armed, run, inputs);
@@ -476,7 +505,8 @@ int run_parts(GuardProgram *program, Run &run, PyObject **inputs) {
     return run_values(program, nullptr, run, inputs);
 }
 
-// The first row that fails. If none does, although one has just failed, the parts are at fault: that is told.
+// The first row that fails. If none does although one has just failed, returns n_rows, since the
+// partition of the operations must be wrong.
 int first_failure(GuardProgram *program, const View &view, PyObject **registers) {
     Run run{view, registers, registers + program->n_registers};
     int row = run_all(program, run);
@@ -488,7 +518,7 @@ int first_failure(GuardProgram *program, const View &view, PyObject **registers)
 
 int guards_check(GuardProgram *program, const View &view, PyObject **inputs, bool exact) {
     constexpr int SMALL = 4096;
-    if (program->heap == nullptr) return program->n_rows;  // it is being collected
+    if (program->heap == nullptr) return program->n_rows;  // the program is being collected
     int need = program->n_registers + program->n_owned;
     std::vector<PyObject *> large;
     PyObject **registers;

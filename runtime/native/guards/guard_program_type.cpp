@@ -1,4 +1,4 @@
-// The type GuardProgram: instructions checked and prepared once, so that a run has nothing left to decide.
+// The type GuardProgram. Instructions are checked and prepared here, so that a run need not do it.
 #include "guards/guard_program.h"
 
 #include "guards/heap_guards.h"
@@ -14,8 +14,23 @@ PyTypeObject *guard_program_type;
 
 namespace {
 
-// What the constant of an operation is prepared into.
-enum class Needs { nothing, number, name, key, object, type, elements, tensor, state, reg, regs, range, relation, value };
+// The prepared form of an operation's constant.
+enum class Needs {
+    nothing,
+    number,
+    name,
+    key,
+    object,
+    type,
+    elements,
+    tensor,
+    state,
+    reg,
+    regs,
+    range,
+    relation,
+    value
+};
 
 struct OpLaw {
     const char *name;
@@ -116,7 +131,7 @@ bool expect_kind(bool right, const char *op, const char *kind) {
     return right;
 }
 
-// Turns the constant of one operation into what a run needs. `at.key` holds a strong reference already.
+// Prepares the constant of one operation for runs. `at.key` already holds a strong reference.
 bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) {
     switch (law.needs) {
         case Needs::number:
@@ -149,11 +164,13 @@ bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) 
             at.registers = new std::vector<int>();
             return read_registers(key, *at.registers, n_registers);
         case Needs::range:
-            return expect_kind(PyTuple_Check(key) && PyTuple_GET_SIZE(key) == 3, law.name, "(type, low, high)");
+            return expect_kind(PyTuple_Check(key) && PyTuple_GET_SIZE(key) == 3, law.name,
+                               "(type, low, high)");
         case Needs::relation:
             at.record = relation_record_new(key, n_registers);
             if (at.record == nullptr) return false;
-            at.registers = new std::vector<int>(relation_registers((const RelationRecord *)at.record));
+            at.registers =
+                new std::vector<int>(relation_registers((const RelationRecord *)at.record));
             return true;
         case Needs::value:
             at.record = value_record_new(key, n_registers);
@@ -164,7 +181,7 @@ bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) 
     }
 }
 
-// One instruction from (op name, row, into, source, key).
+// Adds an instruction from (op name, row, into, source, key).
 bool add_instruction(GuardProgram *self, PyObject *item) {
     const char *name;
     PyObject *key;
@@ -181,9 +198,10 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' names no register", name);
         return false;
     }
-    bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT || law->op == STATE ||
-                    law->op == ABC || law->op == UNHANDLED || law->op == NESTED || law->op == DEVICE ||
-                    law->op == RELATION || law->op == VALUE;
+    bool rootless = law->op <= CONST || law->op == NO_GLOBAL || law->op == DISTINCT ||
+                    law->op == STATE || law->op == ABC || law->op == UNHANDLED ||
+                    law->op == NESTED || law->op == DEVICE || law->op == RELATION ||
+                    law->op == VALUE;
     if (!rootless && at.source < 0) {
         PyErr_Format(PyExc_ValueError, "guard program: '%s' needs a source", name);
         return false;
@@ -192,8 +210,8 @@ bool add_instruction(GuardProgram *self, PyObject *item) {
     at.key = Py_NewRef(key);
     at.weak = is_weak(key);
     self->code->push_back(at);
-    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT || law->op == GRAD ||
-        law->op == CONTEXT)
+    if (law->op == DICT || law->op == SLOT || law->op == MEMBER || law->op == REFERENT ||
+        law->op == GRAD || law->op == CONTEXT)
         self->n_owned++;
     return prepare(self->code->back(), *law, key, n);
 }
@@ -202,8 +220,8 @@ PyObject *guards_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"instructions", "n_registers", "inputs", "n_rows", nullptr};
     PyObject *instructions, *inputs;
     int n_registers, n_rows;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iOi", (char **)names, &PyTuple_Type, &instructions,
-                                     &n_registers, &inputs, &n_rows))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iOi", (char **)names, &PyTuple_Type,
+                                     &instructions, &n_registers, &inputs, &n_rows))
         return nullptr;
     auto *self = (GuardProgram *)type->tp_alloc(type, 0);
     if (self == nullptr) return nullptr;
@@ -241,7 +259,8 @@ int guards_clear(GuardProgram *self) {
     for (Instruction &at : *code) {
         if (at.op == SET) delete (Elements *)at.record;
         if (at.op == TENSOR && at.record != nullptr) tensor_record_free((TensorRecord *)at.record);
-        if (at.op == RELATION && at.record != nullptr) relation_record_free((RelationRecord *)at.record);
+        if (at.op == RELATION && at.record != nullptr)
+            relation_record_free((RelationRecord *)at.record);
         if (at.op == VALUE && at.record != nullptr) value_record_free((ValueRecord *)at.record);
         if (at.op == STATE && at.record != nullptr) state_record_free((StateRecord *)at.record);
         delete at.registers;
@@ -261,10 +280,11 @@ void guards_dealloc(GuardProgram *self) {
     Py_DECREF(type);
 }
 
-// check(locals, globals, closure=None) -> -1 or the row that failed
+// check(locals, globals, closure=None) -> -1, or the row that failed
 PyObject *guards_check_method(GuardProgram *self, PyObject *args) {
     PyObject *locals, *globals, *closure = Py_None;
-    if (!PyArg_ParseTuple(args, "O!O!|O", &PyTuple_Type, &locals, &PyDict_Type, &globals, &closure)) return nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!|O", &PyTuple_Type, &locals, &PyDict_Type, &globals, &closure))
+        return nullptr;
     View view{&PyTuple_GET_ITEM(locals, 0), PyTuple_GET_SIZE(locals), globals, nullptr,
               PyTuple_Check(closure) ? closure : nullptr};
     return PyLong_FromLong(guards_check(self, view, nullptr, true));
@@ -273,7 +293,8 @@ PyObject *guards_check_method(GuardProgram *self, PyObject *args) {
 // gather(locals, globals, closure=None) -> the tuple of inputs, or None
 PyObject *guards_gather_method(GuardProgram *self, PyObject *args) {
     PyObject *locals, *globals, *closure = Py_None;
-    if (!PyArg_ParseTuple(args, "O!O!|O", &PyTuple_Type, &locals, &PyDict_Type, &globals, &closure)) return nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!|O", &PyTuple_Type, &locals, &PyDict_Type, &globals, &closure))
+        return nullptr;
     View view{&PyTuple_GET_ITEM(locals, 0), PyTuple_GET_SIZE(locals), globals, nullptr,
               PyTuple_Check(closure) ? closure : nullptr};
     Ref inputs(PyTuple_New(guards_n_inputs(self)));
@@ -286,7 +307,9 @@ PyObject *guards_get_n_rows(GuardProgram *self, void *) { return PyLong_FromLong
 PyObject *guards_get_remembered(GuardProgram *self, void *) {
     return PyLong_FromSize_t(self->heap == nullptr ? 0 : self->heap->armed.size());
 }
-PyObject *guards_get_size(GuardProgram *self, void *) { return PyLong_FromSize_t(self->code->size()); }
+PyObject *guards_get_size(GuardProgram *self, void *) {
+    return PyLong_FromSize_t(self->code->size());
+}
 
 PyMethodDef guards_methods[] = {
     {"check", (PyCFunction)guards_check_method, METH_VARARGS,
@@ -297,8 +320,8 @@ PyMethodDef guards_methods[] = {
 
 PyGetSetDef guards_getset[] = {
     {"n_rows", (getter)guards_get_n_rows, nullptr, "how many rows it was compiled from", nullptr},
-    {"remembered", (getter)guards_get_remembered, nullptr, "for how many objects that calls began at the heap is known",
-     nullptr},
+    {"remembered", (getter)guards_get_remembered, nullptr,
+     "for how many objects that calls began at the heap is known", nullptr},
     {"size", (getter)guards_get_size, nullptr, "how many loads and checks it has", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
@@ -309,18 +332,20 @@ PyType_Slot guards_slots[] = {
     {Py_tp_clear, (void *)guards_clear},
     {Py_tp_methods, guards_methods},
     {Py_tp_getset, guards_getset},
-    {Py_tp_doc, (void *)"GuardProgram(instructions, n_registers, inputs, n_rows): rows compiled to loads and checks"},
+    {Py_tp_doc,
+     (void *)"GuardProgram(instructions, n_registers, inputs, n_rows): rows compiled to loads and checks"},
     {0, nullptr}};
 
 PyType_Spec guards_spec = {"graftjit.runtime._native.GuardProgram", sizeof(GuardProgram), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE, guards_slots};
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+                           guards_slots};
 
-// set_known_types(size=, device=, scalars=): types of torch and numpy that constants are made of
+// set_known_types(size=, device=, scalars=): types of torch and numpy for constants
 PyObject *set_known_types(PyObject *, PyObject *args, PyObject *kwargs) {
     static const char *names[] = {"size", "device", "scalars", nullptr};
     PyObject *size, *device, *scalars;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!", (char **)names, &PyType_Type, &size, &PyType_Type,
-                                     &device, &PyTuple_Type, &scalars))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!", (char **)names, &PyType_Type, &size,
+                                     &PyType_Type, &device, &PyTuple_Type, &scalars))
         return nullptr;
     known.size = (PyTypeObject *)Py_NewRef(size);
     known.device = (PyTypeObject *)Py_NewRef(device);
@@ -328,7 +353,8 @@ PyObject *set_known_types(PyObject *, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
-// look_up(dict or mapping proxy, key) -> (value,) if found, () if absent, None if only a user's __eq__ could tell
+// look_up(dict or mapping proxy, key) -> (value,) if found, () if absent, None if only a user's
+// __eq__ could decide
 PyObject *look_up(PyObject *, PyObject *args) {
     PyObject *dict, *key;
     if (!PyArg_ParseTuple(args, "OO", &dict, &key)) return nullptr;
@@ -361,6 +387,7 @@ int guards_init(PyObject *module) {
     known.abc_token = import_from("abc", "get_cache_token");
     if (known.deque == nullptr || known.partial == nullptr || known.abc_token == nullptr) return -1;
     guard_program_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &guards_spec, nullptr);
-    if (guard_program_type == nullptr || PyModule_AddType(module, guard_program_type) < 0) return -1;
+    if (guard_program_type == nullptr || PyModule_AddType(module, guard_program_type) < 0)
+        return -1;
     return PyModule_AddFunctions(module, module_methods);
 }

@@ -8,20 +8,22 @@
 namespace {
 
 constexpr size_t MOST_ARMED = 8;
-constexpr int STRANGERS = 16;  // in a row, and an argument counts as another object at each call
+// After so many runs in a row with a new object, an argument counts as another object at each call.
+constexpr int STRANGERS = 16;
 
-// --- the parts of a program ------------------------------------------------------------------------------------
+// --- the parts of a program ----------------------------------------------------------------------
 
 bool is_argument_step(int op) { return op == ITEM || op == KEY || op == TYPE; }
 
 bool reads_attributes(int op) {
-    return op == ATTR || op == DICT || op == SLOT || op == MEMBER || op == CONTENTS || op == REFERENT ||
-           op == NO_ATTR || op == APART;
+    return op == ATTR || op == DICT || op == SLOT || op == MEMBER || op == CONTENTS ||
+           op == REFERENT || op == NO_ATTR || op == APART;
 }
 
 bool is_argument_check(int op) {
-    return op == IS_TYPE || op == IS || op == EQUALS || op == LEN || op == KEYS || op == SET || op == NO_ITEM ||
-           op == TENSOR || op == SAME || op == DISTINCT || op == HISTORY || op == NUMBER || op == RELATION;
+    return op == IS_TYPE || op == IS || op == EQUALS || op == LEN || op == KEYS || op == SET ||
+           op == NO_ITEM || op == TENSOR || op == SAME || op == DISTINCT || op == HISTORY ||
+           op == NUMBER || op == RELATION;
 }
 
 bool is_about_the_thread(int op) {
@@ -47,14 +49,17 @@ class Parter {
             bool always = runs_at_each_call(at);
             if (always && at.into >= 0) {
                 heap->each_call[at.into] = 1;
-                origin[at.into] = at.op == LOCAL ? (int)at.number : at.source < 0 ? -1 : origin[at.source];
+                origin[at.into] = at.op == LOCAL  ? (int)at.number
+                                  : at.source < 0 ? -1
+                                                  : origin[at.source];
             }
             (always ? heap->always : heap->rest).push_back((int)i);
             if (!always) add_roots(at);
         }
-        // Of many entries most differ in their arguments: those are asked first.
-        auto thread = std::stable_partition(heap->always.begin(), heap->always.end(),
-                                            [this](int i) { return !is_about_the_thread(code[i].op); });
+        // Most entries differ in their arguments, so those are checked first.
+        auto thread =
+            std::stable_partition(heap->always.begin(), heap->always.end(),
+                                  [this](int i) { return !is_about_the_thread(code[i].op); });
         heap->n_arguments = (size_t)(thread - heap->always.begin());
     }
 
@@ -67,7 +72,8 @@ class Parter {
     bool from_arguments(const Instruction &at) const {
         auto filled = [this](int reg) { return reg < 0 || heap->each_call[reg]; };
         return filled(at.source) && filled(at.other) &&
-               (at.registers == nullptr || std::all_of(at.registers->begin(), at.registers->end(), filled));
+               (at.registers == nullptr ||
+                std::all_of(at.registers->begin(), at.registers->end(), filled));
     }
 
     bool runs_at_each_call(const Instruction &at) const {
@@ -93,7 +99,7 @@ class Parter {
 
     const std::vector<Instruction> &code;
     Heap *heap;
-    std::vector<int> origin;  // by register: the argument that its value was found in
+    std::vector<int> origin;  // by register: the argument that its value comes from
 };
 
 void part(const GuardProgram *program, Heap *heap) {
@@ -105,7 +111,7 @@ void part(const GuardProgram *program, Heap *heap) {
     Parter(program, heap).part();
 }
 
-// Arguments that are tensors, or hold some: another object at each call.
+// Marks arguments that are or contain tensors: they are other objects at each call.
 void guess_fresh(const GuardProgram *program, Heap *heap) {
     std::vector<int> origin(program->n_registers, -1);
     for (const Instruction &at : *program->code) {
@@ -118,7 +124,7 @@ void guess_fresh(const GuardProgram *program, Heap *heap) {
     }
 }
 
-// --- roots -----------------------------------------------------------------------------------------------------
+// --- roots ---------------------------------------------------------------------------------------
 
 uintptr_t root_now(const Root &root, const Run &run) {
     const View &view = run.view;
@@ -126,7 +132,8 @@ uintptr_t root_now(const Root &root, const Run &run) {
         case Root::globals: return (uintptr_t)view.globals;
         case Root::builtins: return (uintptr_t)builtins_of(view);
         case Root::cell:
-            return view.closure == nullptr || root.number < 0 || root.number >= PyTuple_GET_SIZE(view.closure)
+            return view.closure == nullptr || root.number < 0 ||
+                           root.number >= PyTuple_GET_SIZE(view.closure)
                        ? 0
                        : (uintptr_t)PyTuple_GET_ITEM(view.closure, root.number);
         case Root::value: return (uintptr_t)run.registers[root.number];
@@ -141,7 +148,7 @@ bool roots_hold(const Heap *heap, const Armed &armed, const Run &run) {
     return true;
 }
 
-// Whether this object has been a root before, so that it is worth remembering.
+// Whether this object was a root before, so that it is worth remembering.
 bool is_known(Root &root, uintptr_t object) {
     constexpr int N = sizeof root.recent / sizeof *root.recent;
     for (uintptr_t past : root.recent) {
@@ -155,7 +162,7 @@ bool is_known(Root &root, uintptr_t object) {
     return false;
 }
 
-// --- what has changed --------------------------------------------------------------------------------------------
+// --- what has changed ----------------------------------------------------------------------------
 
 bool hold(const std::vector<Word> &words) {
     for (const Word &word : words)
@@ -180,7 +187,7 @@ bool is_unchanged(Armed &armed) {
     return true;
 }
 
-// A state that was of no use makes the next one come later.
+// Drops a state. If it was useless, the next one is made later.
 void drop(Heap *heap, size_t index) {
     heap->penalty = heap->armed[index]->hits > 2 ? 0 : std::min(heap->penalty * 2 + 1, 1023u);
     heap->wait = heap->penalty;
@@ -208,7 +215,8 @@ Armed *heap_unchanged(Heap *heap, const Run &run) {
         if (is_unchanged(armed)) {
             armed.hits++;
             if (i > 0 && heap->busy == 1)
-                std::rotate(heap->armed.begin(), heap->armed.begin() + (Py_ssize_t)i, heap->armed.begin() + (Py_ssize_t)i + 1);
+                std::rotate(heap->armed.begin(), heap->armed.begin() + (Py_ssize_t)i,
+                            heap->armed.begin() + (Py_ssize_t)i + 1);
             return &armed;
         }
         if (heap->busy == 1) drop(heap, i);

@@ -11,12 +11,16 @@ namespace {
 class Recorder {
   public:
     Recorder(const GuardProgram *program, const Run &run, Armed *armed)
-        : program(program), run(run), armed(*armed), steady(program->n_registers), loose(program->n_registers) {}
+        : program(program),
+          run(run),
+          armed(*armed),
+          steady(program->n_registers),
+          loose(program->n_registers) {}
 
     bool record();
 
   private:
-    // By signs, or not: then the operation runs at each call.
+    // Record an operation by signs. If that is impossible (false), the operation runs at each call.
     bool note_load(const Instruction &at, PyObject *base);
     bool note_check(const Instruction &at, PyObject *base);
     bool again(const Instruction &at);
@@ -24,7 +28,7 @@ class Recorder {
     void keep_loose(int index, const Instruction &at);
     void keep_values();
 
-    // Signs. Each of them says false where there is none.
+    // Signs of a change. Each returns false if there is no such sign.
     bool word(const void *at);
     bool reassigned(int reg, bool counted, const void *at);
     bool place_of_attributes(int reg, PyObject *object);
@@ -44,20 +48,23 @@ class Recorder {
 
     bool is_steady(const Instruction &at) const { return at.source < 0 || steady[at.source]; }
     bool from_call(int reg) const { return reg >= 0 && program->heap->each_call[reg]; }
-    bool by_class(const Instruction &at) const { return from_call(at.source); }  // the class is the root
+    // the class is the root
+    bool by_class(const Instruction &at) const { return from_call(at.source); }
 
     const GuardProgram *program;
     const Run &run;
     Armed &armed;
-    // By register: it is sure to be the same object while the signs hold. Else only the address is, and another
-    // object may have come to it: then everything that rows ask of it is a sign of its own.
+    // By register: it is certainly the same object while the signs hold. If not, only its address
+    // is the same, and another object may have got it; then everything that rows read of it needs
+    // its own sign.
     std::vector<char> steady;
     std::vector<char> loose;
     std::unordered_set<const void *> seen, polled;
-    std::unordered_map<PyTypeObject *, bool> dict_told;  // by class: whether another `__dict__` is counted
+    // By class: whether assignments of `__dict__` are counted.
+    std::unordered_map<PyTypeObject *, bool> dict_told;
 };
 
-// --- signs -----------------------------------------------------------------------------------------------------
+// --- signs ---------------------------------------------------------------------------------------
 
 bool Recorder::word(const void *at) {
     if (!polled.insert(at).second) return true;
@@ -69,10 +76,11 @@ bool Recorder::word(const void *at) {
     return true;
 }
 
-// A word of an object that only a setter writes, which may be counted.
+// A word of an object that only a setter writes, whose calls may be counted.
 bool Recorder::reassigned(int reg, bool counted, const void *at) {
     if (!counted || reg < 0 || !steady[reg]) return word(at);
-    if (seen.insert(at).second) armed.all.push_back({(const uintptr_t *)at, *(const uintptr_t *)at});
+    if (seen.insert(at).second)
+        armed.all.push_back({(const uintptr_t *)at, *(const uintptr_t *)at});
     return true;
 }
 
@@ -80,9 +88,10 @@ void Recorder::pin(PyObject *object) {
     if (seen.insert((char *)object + 1).second) armed.pins.push_back(Py_NewRef(object));
 }
 
-// This class, and not one that was made where it had been.
+// Makes sure that the class is not another one at the same address.
 bool Recorder::class_at(PyTypeObject *type) {
-    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || !seen.insert((char *)type + 2).second) return true;
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE) || !seen.insert((char *)type + 2).second)
+        return true;
     PyObject *weak = PyWeakref_NewRef((PyObject *)type, nullptr);
     if (weak == nullptr) {
         PyErr_Clear();
@@ -92,16 +101,20 @@ bool Recorder::class_at(PyTypeObject *type) {
     return word(&((PyWeakReference *)weak)->wr_object);
 }
 
-// The class of an object: that of a builtin type's instance cannot be assigned, unless it is a module.
+// The class of an object. Classes of instances of builtin types cannot be assigned, except those of
+// modules.
 bool Recorder::kind_of(int reg, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
-    bool fixed = (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyType_IsSubtype(type, &PyModule_Type);
+    bool fixed =
+        (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) && !PyType_IsSubtype(type, &PyModule_Type);
     if (fixed && reg >= 0 && steady[reg]) return true;
     return reassigned(reg, counted_setters.classes, &object->ob_type) && class_at(type);
 }
 
-// What look-ups along a class's bases give.
-bool Recorder::class_facts(PyTypeObject *type) { return class_version(type) != 0 && word(&type->tp_version_tag); }
+// The results of look-ups along a class's bases.
+bool Recorder::class_facts(PyTypeObject *type) {
+    return class_version(type) != 0 && word(&type->tp_version_tag);
+}
 
 bool Recorder::contents(PyObject *dict, PyObject *key) {
 #if PY312
@@ -117,22 +130,23 @@ bool Recorder::contents(PyObject *dict, PyObject *key) {
 #endif
 }
 
-// One attribute among values that share their keys with other objects.
+// One attribute among values whose keys are shared with other objects.
 bool Recorder::value_of(PyDictKeysObject *keys, PyDictValues *values, const Instruction &at) {
     Py_ssize_t place = name_in_keys(keys, at.key, at.hash);
     return place >= 0 ? word(&values_array(values)[place]) : word(&keys->dk_nentries);
 }
 
-// The value of one key of a dict, or that it has none. `sure`: of the very object.
+// The value of one key of a dict, or its absence. `sure`: the object itself is certainly the same.
 bool Recorder::one_key(const Instruction &at, PyObject *dict, bool *sure) {
     auto *table = (PyDictObject *)dict;
-    if (table->ma_values == nullptr || split_dicts_are_watched) return *sure = contents(dict, at.key);
+    if (table->ma_values == nullptr || split_dicts_are_watched)
+        return *sure = contents(dict, at.key);
     *sure = false;
     return PyUnicode_CheckExact(at.key) && word(&table->ma_values) && word(&table->ma_keys) &&
            value_of(table->ma_keys, table->ma_values, at);
 }
 
-// Where its attributes live: in the object, or in a dict.
+// The location of an object's attributes: in the object, or in a dict.
 bool Recorder::place_of_attributes(int reg, PyObject *object) {
     const void *words[2];
     int n = attribute_words(object, words);
@@ -169,7 +183,8 @@ bool Recorder::item(const Instruction &at, PyObject *base, bool *sure) {
     if (at.number < 0 || !(PyTuple_Check(base) || PyList_Check(base))) return false;
     word(&((PyVarObject *)base)->ob_size);
     if (PyTuple_Check(base)) return word(&((PyTupleObject *)base)->ob_item[at.number]);
-    return word(&((PyListObject *)base)->ob_item) && word(&((PyListObject *)base)->ob_item[at.number]);
+    return word(&((PyListObject *)base)->ob_item) &&
+           word(&((PyListObject *)base)->ob_item[at.number]);
 }
 
 bool Recorder::member(const Instruction &at, PyObject *base, bool *sure) {
@@ -187,7 +202,8 @@ bool Recorder::member(const Instruction &at, PyObject *base, bool *sure) {
     for (const auto &one : fields)
         if (PyUnicode_CompareWithASCIIString(at.key, one.name) == 0)
             return kind_of(at.source, base) && word(one.field);
-    return PyUnicode_CompareWithASCIIString(at.key, "__wrapped__") == 0 && attribute(at, base, sure);
+    return PyUnicode_CompareWithASCIIString(at.key, "__wrapped__") == 0 &&
+           attribute(at, base, sure);
 }
 
 bool Recorder::slot(const Instruction &at, PyObject *base) {
@@ -200,24 +216,27 @@ bool Recorder::slot(const Instruction &at, PyObject *base) {
 }
 
 bool Recorder::length(const Instruction &at, PyObject *value) {
-    bool fixed = PyTuple_Check(value) || PyUnicode_Check(value) || PyBytes_Check(value) || PyRange_Check(value);
+    bool fixed = PyTuple_Check(value) || PyUnicode_Check(value) || PyBytes_Check(value) ||
+                 PyRange_Check(value);
     if (fixed && is_steady(at)) return true;
     if (!is_steady(at) && !kind_of(at.source, value)) return false;
     if (PyDict_Check(value)) return contents(value);
     if (PyAnySet_Check(value)) return word(&((PySetObject *)value)->used);
     if (PyUnicode_Check(value) || PyRange_Check(value)) return false;
-    bool sized = PyList_Check(value) || PyTuple_Check(value) || PyBytes_Check(value) || PyByteArray_Check(value) ||
+    bool sized = PyList_Check(value) || PyTuple_Check(value) || PyBytes_Check(value) ||
+                 PyByteArray_Check(value) ||
                  (known.deque != nullptr && PyObject_TypeCheck(value, known.deque));
     return sized && word(&((PyVarObject *)value)->ob_size);
 }
 
-// --- operations --------------------------------------------------------------------------------------------------
+// --- operations ----------------------------------------------------------------------------------
 
-// Whether an operation still says what it said in the run.
+// Whether an operation still has the same outcome.
 bool Recorder::again(const Instruction &at) {
     PyObject *kept = nullptr;
     Run mine{run.view, run.registers, &kept};
-    bool same = at.op < IS_TYPE ? guard_load(mine, at) == run.registers[at.into] : guard_holds(mine, at);
+    bool same =
+        at.op < IS_TYPE ? guard_load(mine, at) == run.registers[at.into] : guard_holds(mine, at);
     Py_XDECREF(kept);
     return same;
 }
@@ -230,24 +249,30 @@ bool Recorder::note_load(const Instruction &at, PyObject *base) {
         case CELL: noted = true; break;
         case BUILTIN: noted = one_key(at, builtins_of(run.view), &sure); break;
         case CONST: noted = sure = !at.weak || word(&((PyWeakReference *)at.key)->wr_object); break;
-        case CONTENTS: noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref); break;
+        case CONTENTS:
+            noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref);
+            break;
         case TYPE: noted = sure = kind_of(at.source, base) && class_at(Py_TYPE(base)); break;
         case ATTR: noted = attribute(at, base, &sure); break;
         case DICT:
-            noted = !PyType_Check(base) && kind_of(at.source, base) && plain_dict(base) == run.registers[at.into] &&
+            noted = !PyType_Check(base) && kind_of(at.source, base) &&
+                    plain_dict(base) == run.registers[at.into] &&
                     place_of_attributes(at.source, base);
             break;
         case CLASS_ATTR:
             noted = sure = (by_class(at) || kind_of(at.source, base)) && class_facts(Py_TYPE(base));
             break;
         case MRO_ATTR:
-            noted = sure = (is_steady(at) || kind_of(at.source, base)) && class_facts((PyTypeObject *)base);
+            noted = sure =
+                (is_steady(at) || kind_of(at.source, base)) && class_facts((PyTypeObject *)base);
             break;
         case SLOT: noted = slot(at, base); break;
         case ITEM: noted = item(at, base, &sure); break;
         case KEY:
-            noted = sure = PyDict_Check(base) && !PyODict_Check(base) && kind_of(at.source, base) &&
-                           (((PyDictObject *)base)->ma_values == nullptr || split_dicts_are_watched) && contents(base);
+            noted = sure =
+                PyDict_Check(base) && !PyODict_Check(base) && kind_of(at.source, base) &&
+                (((PyDictObject *)base)->ma_values == nullptr || split_dicts_are_watched) &&
+                contents(base);
             break;
         case MEMBER: noted = member(at, base, &sure); break;
         default: break;
@@ -263,29 +288,37 @@ bool Recorder::note_check(const Instruction &at, PyObject *base) {
         case IS: noted = !at.weak || word(&((PyWeakReference *)at.key)->wr_object); break;
         case EQUALS:
         case NUMBER:
-            if (!is_steady(at)) pin(base);  // a constant, equal to the one that the row holds
+            if (!is_steady(at)) pin(base);  // a constant that equals the expected one
             if (at.source >= 0) steady[at.source] = 1;
             noted = true;
             break;
         case LEN: noted = length(at, base); break;
         case KEYS:
             noted = PyDict_Check(base) && !PyODict_Check(base) && kind_of(at.source, base) &&
-                    (((PyDictObject *)base)->ma_values == nullptr || split_dicts_are_watched) && contents(base);
+                    (((PyDictObject *)base)->ma_values == nullptr || split_dicts_are_watched) &&
+                    contents(base);
             break;
         case NO_ATTR: noted = attribute(at, base, &sure); break;
-        case NO_ITEM: noted = PyDict_Check(base) && kind_of(at.source, base) && one_key(at, base, &sure); break;
+        case NO_ITEM:
+            noted = PyDict_Check(base) && kind_of(at.source, base) && one_key(at, base, &sure);
+            break;
         case NO_GLOBAL: noted = one_key(at, run.view.globals, &sure); break;
-        case NO_CLASS_ATTR: noted = (by_class(at) || kind_of(at.source, base)) && class_facts(Py_TYPE(base)); break;
+        case NO_CLASS_ATTR:
+            noted = (by_class(at) || kind_of(at.source, base)) && class_facts(Py_TYPE(base));
+            break;
         case MRO:
         case NO_MRO_ATTR:
-            noted = (is_steady(at) || kind_of(at.source, base)) && class_facts((PyTypeObject *)base);
+            noted =
+                (is_steady(at) || kind_of(at.source, base)) && class_facts((PyTypeObject *)base);
             break;
         case TENSOR:
-            noted = tensor_record_is_native((const TensorRecord *)at.record) && class_at(Py_TYPE(base)) &&
-                    armed.tensors.add(base, steady[at.source]);
+            noted = tensor_record_is_native((const TensorRecord *)at.record) &&
+                    class_at(Py_TYPE(base)) && armed.tensors.add(base, steady[at.source]);
             break;
         case SAME: noted = !from_call(at.source) && !from_call(at.other); break;
-        case UNBOUND_CELL: noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref); break;
+        case UNBOUND_CELL:
+            noted = kind_of(at.source, base) && word(&((PyCellObject *)base)->ob_ref);
+            break;
         default: break;
     }
     return noted;
@@ -298,7 +331,7 @@ template <class Visit> void each_register(const Instruction &at, Visit visit) {
         for (int reg : *at.registers) visit(reg);
 }
 
-// Something that it reads is found anew at each call.
+// Whether an operation reads something that is loaded at each call.
 bool Recorder::is_loose(const Instruction &at) const {
     bool any = false;
     each_register(at, [&](int reg) { any = any || loose[reg]; });
@@ -322,7 +355,8 @@ void Recorder::keep_values() {
     for (int reg : *program->inputs) armed.inputs.push_back(armed.registers[reg]);
 }
 
-// No Python runs in here, and every value is found once more: what is written down is of one moment.
+// No Python code runs here, and every value is loaded again, so that everything recorded belongs to
+// one moment.
 bool Recorder::record() {
     for (int index : program->heap->rest) {
         const Instruction &at = (*program->code)[index];

@@ -1,7 +1,7 @@
-// Writes down what a run of a guard program has read: see heap.h.
+// Records the reads of a guard program's run: see heap_guards.h.
 #pragma once
 
 #include "guards/heap_guards.h"
 
-// False if something turned out to have changed since the run.
+// False if something has changed since the run.
 bool record(const GuardProgram *program, const Run &run, Armed *armed);

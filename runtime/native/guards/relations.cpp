@@ -10,7 +10,42 @@
 
 namespace {
 
-enum class Step { load, whole, real, to_real, iadd, imul, ifloordiv, imod, imin, imax, iabs, fadd, fsub, fmul, ftruediv, ffloordiv, fmod, fpow, fneg, fabs, fsqrt, fexp, flog, fsin, fcos, ftan, ftanh, iand, ior, ixor, trunc, floor, ceil, round };
+enum class Step {
+    load,
+    whole,
+    real,
+    to_real,
+    iadd,
+    imul,
+    ifloordiv,
+    imod,
+    imin,
+    imax,
+    iabs,
+    fadd,
+    fsub,
+    fmul,
+    ftruediv,
+    ffloordiv,
+    fmod,
+    fpow,
+    fneg,
+    fabs,
+    fsqrt,
+    fexp,
+    flog,
+    fsin,
+    fcos,
+    ftan,
+    ftanh,
+    iand,
+    ior,
+    ixor,
+    trunc,
+    floor,
+    ceil,
+    round
+};
 
 struct StepLaw {
     const char *name;
@@ -19,22 +54,43 @@ struct StepLaw {
 };
 
 const StepLaw STEPS[] = {
-    {"load", Step::load, 0},          {"int", Step::whole, 0},      {"float", Step::real, 0},
-    {"to_float", Step::to_real, 1},   {"int add", Step::iadd, 2},   {"int mul", Step::imul, 2},
-    {"int floordiv", Step::ifloordiv, 2}, {"int mod", Step::imod, 2},   {"int min", Step::imin, 2},
-    {"int max", Step::imax, 2},       {"int abs", Step::iabs, 1},   {"float add", Step::fadd, 2},
-    {"float sub", Step::fsub, 2},     {"float mul", Step::fmul, 2}, {"float truediv", Step::ftruediv, 2},
-    {"float floordiv", Step::ffloordiv, 2}, {"float mod", Step::fmod, 2},   {"float pow", Step::fpow, 2},
-    {"float neg", Step::fneg, 1},     {"float abs", Step::fabs, 1}, {"float sqrt", Step::fsqrt, 1},
-    {"float exp", Step::fexp, 1},     {"float log", Step::flog, 1},
-    {"float sin", Step::fsin, 1},     {"float cos", Step::fcos, 1},
-    {"float tan", Step::ftan, 1},     {"float tanh", Step::ftanh, 1},
-    {"int and", Step::iand, 2},       {"int or", Step::ior, 2},     {"int xor", Step::ixor, 2},
-    {"int int", Step::trunc, 1},      {"int floor", Step::floor, 1}, {"int ceil", Step::ceil, 1},
+    {"load", Step::load, 0},
+    {"int", Step::whole, 0},
+    {"float", Step::real, 0},
+    {"to_float", Step::to_real, 1},
+    {"int add", Step::iadd, 2},
+    {"int mul", Step::imul, 2},
+    {"int floordiv", Step::ifloordiv, 2},
+    {"int mod", Step::imod, 2},
+    {"int min", Step::imin, 2},
+    {"int max", Step::imax, 2},
+    {"int abs", Step::iabs, 1},
+    {"float add", Step::fadd, 2},
+    {"float sub", Step::fsub, 2},
+    {"float mul", Step::fmul, 2},
+    {"float truediv", Step::ftruediv, 2},
+    {"float floordiv", Step::ffloordiv, 2},
+    {"float mod", Step::fmod, 2},
+    {"float pow", Step::fpow, 2},
+    {"float neg", Step::fneg, 1},
+    {"float abs", Step::fabs, 1},
+    {"float sqrt", Step::fsqrt, 1},
+    {"float exp", Step::fexp, 1},
+    {"float log", Step::flog, 1},
+    {"float sin", Step::fsin, 1},
+    {"float cos", Step::fcos, 1},
+    {"float tan", Step::ftan, 1},
+    {"float tanh", Step::ftanh, 1},
+    {"int and", Step::iand, 2},
+    {"int or", Step::ior, 2},
+    {"int xor", Step::ixor, 2},
+    {"int int", Step::trunc, 1},
+    {"int floor", Step::floor, 1},
+    {"int ceil", Step::ceil, 1},
     {"int round", Step::round, 1},
 };
 const char *const OUTCOMES[] = {"==", "!=", "<", "<=", ">", ">=", "is"};
-constexpr int MOST = 32;  // numbers on the stack at once
+constexpr int MOST = 32;  // limit of numbers on the stack
 
 struct Number {
     bool real;
@@ -59,9 +115,11 @@ bool to_whole(double rounded, Number &out) {
     return real_whole(rounded, &out.i);
 }
 
-int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
+int64_t floor_quotient(int64_t a, int64_t b) {
+    return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
 
-// One step; false where the relation cannot hold.
+// Runs one step; false if the relation cannot hold.
 bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, int &top) {
     Number &a = stack[top - 2 < 0 ? 0 : top - 2], &b = stack[top - 1 < 0 ? 0 : top - 1];
     switch (code.step) {
@@ -196,7 +254,9 @@ bool fill(RelationRecord *record, PyObject *expected, int n_registers) {
     PyObject *reads, *code;
     const char *op;
     int holds, top = 0;
-    if (!PyArg_ParseTuple(expected, "O!O!sp", &PyTuple_Type, &reads, &PyTuple_Type, &code, &op, &holds)) return false;
+    if (!PyArg_ParseTuple(expected, "O!O!sp", &PyTuple_Type, &reads, &PyTuple_Type, &code, &op,
+                          &holds))
+        return false;
     record->holds = holds;
     record->op = -1;
     for (int i = 0; i < 7; i++)
@@ -206,10 +266,12 @@ bool fill(RelationRecord *record, PyObject *expected, int n_registers) {
         const char *what;
         long long dim;
         Read at;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(reads, i), "isL", &at.reg, &what, &dim)) return false;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(reads, i), "isL", &at.reg, &what, &dim))
+            return false;
         if (at.reg < 0 || at.reg >= n_registers) return fail("names no register");
         at.what = strcmp(what, "stride") == 0 ? 't' : what[0];
-        if (strchr("ifst", at.what) == nullptr || at.what == 0) return fail("reads what there is not");
+        if (strchr("ifst", at.what) == nullptr || at.what == 0)
+            return fail("reads what there is not");
         at.dim = dim;
         record->reads.push_back(at);
     }
@@ -246,7 +308,8 @@ bool relation_record_holds(const RelationRecord *record, PyObject **registers) {
     const Number &left = stack[0], &right = stack[1];
     if (left.real != right.real) return false;
     if (record->op == 6) return memcmp(&left.d, &right.d, sizeof(double)) == 0;
-    bool found = left.real ? outcome(record->op, left.d, right.d) : outcome(record->op, left.i, right.i);
+    bool found =
+        left.real ? outcome(record->op, left.d, right.d) : outcome(record->op, left.i, right.i);
     return found == record->holds;
 }
 

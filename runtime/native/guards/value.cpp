@@ -5,7 +5,7 @@
 #include "tensors/tensor.h"
 
 struct ValueRecord {
-    PyObject *program;  // a `_native.Program`, or what stands for one: f(*values) -> (tensor,)
+    PyObject *program;  // a `_native.Program`, or a function f(*values) -> (tensor,)
     PyObject *outcome;
     bool truth;
     std::vector<int> registers;
@@ -13,7 +13,7 @@ struct ValueRecord {
 
 namespace {
 
-// `Tensor.item` as torch has it, whatever the program has put in its place.
+// torch's own `Tensor.item`, even if the program has replaced it.
 PyObject *item_of(PyObject *tensor) {
     static PyObject *item = nullptr;
     if (item == nullptr) {
@@ -28,7 +28,8 @@ PyObject *item_of(PyObject *tensor) {
 PyObject *result_of(PyObject *program, const std::vector<PyObject *> &inputs) {
     if (program_check(program)) {
         PyObject *output = nullptr;
-        return program_run(program, inputs.data(), (Py_ssize_t)inputs.size(), &output) < 0 ? nullptr : output;
+        return program_run(program, inputs.data(), (Py_ssize_t)inputs.size(), &output) < 0 ? nullptr
+                                                                                           : output;
     }
     Ref outputs(PyObject_Vectorcall(program, inputs.data(), inputs.size(), nullptr));
     if (!outputs) return nullptr;
@@ -38,7 +39,8 @@ PyObject *result_of(PyObject *program, const std::vector<PyObject *> &inputs) {
     return nullptr;
 }
 
-// The Python number that comes out, a new reference; null, without an exception, where the program raises.
+// The resulting Python number, as a new reference; null, without an exception, if the program
+// raises.
 PyObject *compute(PyObject *program, const std::vector<PyObject *> &inputs) {
     LookupScope off(Lookup::off);
     Ref result(result_of(program, inputs));
@@ -53,10 +55,13 @@ ValueRecord *value_record_new(PyObject *expected, int n_registers) {
     PyObject *program, *registers, *outcome;
     int truth;
     if (!PyTuple_Check(expected)) {
-        PyErr_SetString(PyExc_TypeError, "guard program: a 'value' row expects (program, registers, truth, outcome)");
+        PyErr_SetString(
+            PyExc_TypeError,
+            "guard program: a 'value' row expects (program, registers, truth, outcome)");
         return nullptr;
     }
-    if (!PyArg_ParseTuple(expected, "OO!pO", &program, &PyTuple_Type, &registers, &truth, &outcome)) return nullptr;
+    if (!PyArg_ParseTuple(expected, "OO!pO", &program, &PyTuple_Type, &registers, &truth, &outcome))
+        return nullptr;
     std::vector<int> found;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(registers); i++) {
         long number = PyLong_AsLong(PyTuple_GET_ITEM(registers, i));
@@ -68,8 +73,10 @@ ValueRecord *value_record_new(PyObject *expected, int n_registers) {
         found.push_back((int)number);
     }
     if (!PyCallable_Check(program) ||
-        (program_check(program) && (program_n_inputs(program) != (Py_ssize_t)found.size() || program_n_outputs(program) != 1))) {
-        PyErr_SetString(PyExc_TypeError, "guard program: a value program of these inputs and one output expected");
+        (program_check(program) && (program_n_inputs(program) != (Py_ssize_t)found.size() ||
+                                    program_n_outputs(program) != 1))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "guard program: a value program of these inputs and one output expected");
         return nullptr;
     }
     return new ValueRecord{program, outcome, (bool)truth, std::move(found)};
@@ -96,7 +103,8 @@ bool value_record_holds(const ValueRecord *record, const Run &run) {
         std::vector<Ref> held;
         for (PyObject *one : inputs) held.emplace_back(Py_NewRef(one));
         found = compute(record->program, inputs);
-        memo->known.push_back({Ref(Py_NewRef(record->program)), std::move(inputs), std::move(held), Ref(found)});
+        memo->known.push_back(
+            {Ref(Py_NewRef(record->program)), std::move(inputs), std::move(held), Ref(found)});
     }
     if (found == nullptr) return false;
     if (!record->truth) return same_constant(found, record->outcome);
@@ -107,13 +115,16 @@ bool value_record_holds(const ValueRecord *record, const Run &run) {
 
 int values_run(const GuardProgram *program, const Armed *armed, Run &run) {
     const std::vector<Instruction> &code = *program->code;
-    std::vector<Ref> held;  // a program may run Python, of torch's
+    // A program may run Python code of torch.
+    std::vector<Ref> held;
     for (int index : program->heap->values)
         for (int reg : value_registers((const ValueRecord *)code[index].record)) {
-            if (armed != nullptr && armed->registers[reg] != nullptr) run.registers[reg] = armed->registers[reg];
+            if (armed != nullptr && armed->registers[reg] != nullptr)
+                run.registers[reg] = armed->registers[reg];
             held.emplace_back(Py_NewRef(run.registers[reg]));
         }
     for (int index : program->heap->values)
-        if (!value_record_holds((const ValueRecord *)code[index].record, run)) return code[index].row;
+        if (!value_record_holds((const ValueRecord *)code[index].record, run))
+            return code[index].row;
     return -1;
 }

@@ -1,7 +1,7 @@
-// "value" rows: a small program over tensors that the guards have loaded, and what is expected to come out.
+// "value" rows: a small program over loaded tensors, and its expected outcome.
 //
-// They run when all other rows of a program hold. Entries that ask the same share the program's object, so one call asks
-// it once: its outcome is kept beside the call's View.
+// They run after all other rows of a program hold. Entries with equal programs share the program
+// object, so a call runs it once: its outcome is stored with the call's View.
 #pragma once
 
 #include "guards/heap_guards.h"
@@ -9,13 +9,16 @@
 
 struct ValueRecord;
 
-// From (program, registers, truth, outcome); null with a Python error set. `outcome` and the program live as long as `expected`.
+// Made from (program, registers, truth, outcome); null with a Python error set. `expected` keeps
+// `outcome` and the program alive.
 ValueRecord *value_record_new(PyObject *expected, int n_registers);
 void value_record_free(ValueRecord *record);
 const std::vector<int> &value_registers(const ValueRecord *record);
 
-// Whether the program gives what is expected; what it raises is forgotten, and the row does not hold.
+// Whether the program gives the expected outcome. If it raises, the exception is cleared and the
+// row fails.
 bool value_record_holds(const ValueRecord *record, const Run &run);
 
-// The first "value" row that fails, or -1. `armed`: where registers come from that this run has not filled, or null.
+// The first "value" row that fails, or -1. `armed`: source of registers that this run has not
+// filled, or null.
 int values_run(const GuardProgram *program, const Armed *armed, Run &run);

@@ -1,7 +1,9 @@
-// Interpreter and torch state as one packed image, compared by guards of kind "state" (runtime/guards/interpreter_state.py).
+// Interpreter and torch state as one packed image, compared by guards of kind "state"
+// (runtime/guards/interpreter_state.py).
 //
-// An image is read through C++ symbols of torch that `state_bind` has compared with Python's answers. Where a
-// mode, transform or tracer is in force, or a symbol is missing, the plain-Python reading is compared instead.
+// The image is read through C++ symbols of torch that `state_bind` has checked against Python's
+// answers. If a mode, transform or tracer is active, or a symbol is missing, the plain-Python
+// snapshot is compared instead.
 #include "frame/objects.h"
 
 #include <dlfcn.h>
@@ -20,39 +22,44 @@ constexpr int AUTOGRAD_WORDS = 5;
 constexpr int FLAGS = 7;
 
 struct StateApi {
-    uint64_t *(*autograd)();              // c10::AutogradState::get_tls_state()
-    uint16_t (*default_dtype)();          // c10::get_default_dtype(): caffe2::TypeMeta is one uint16_t
-    int8_t (*autocast_dtype)(int8_t);     // at::autocast::get_autocast_dtype(DeviceType)
-    bool (*autocast_cache)();             // at::autocast::is_autocast_cache_enabled()
-    int (*autocast_deeper)();             // at::autocast::increment_nesting(): the depth then
-    int (*autocast_back)();               // at::autocast::decrement_nesting()
-    int64_t (*function_modes)();          // at::impl::PythonTorchFunctionTLS::stack_len()
-    int8_t (*function_disabled)();        // at::impl::PythonTorchFunctionTLS::get_disabled_state()
-    int64_t (*dispatch_modes)();          // c10::impl::TorchDispatchModeTLS::stack_len()
-    void *(*context)();                   // at::globalContext()
-    bool (*flags[FLAGS])(const void *);   // bool at::Context::...() const
-    void *const *(*saving)();             // at::SavedTensorDefaultHooks::get_tls_state(): a std::deque comes first
-    const bool *anomaly;                  // torch::autograd::AnomalyMode::_enabled
+    uint64_t *(*autograd)();  // c10::AutogradState::get_tls_state()
+    // c10::get_default_dtype(): caffe2::TypeMeta is one uint16_t
+    uint16_t (*default_dtype)();
+    int8_t (*autocast_dtype)(int8_t);    // at::autocast::get_autocast_dtype(DeviceType)
+    bool (*autocast_cache)();            // at::autocast::is_autocast_cache_enabled()
+    int (*autocast_deeper)();            // at::autocast::increment_nesting(): returns the new depth
+    int (*autocast_back)();              // at::autocast::decrement_nesting()
+    int64_t (*function_modes)();         // at::impl::PythonTorchFunctionTLS::stack_len()
+    int8_t (*function_disabled)();       // at::impl::PythonTorchFunctionTLS::get_disabled_state()
+    int64_t (*dispatch_modes)();         // c10::impl::TorchDispatchModeTLS::stack_len()
+    void *(*context)();                  // at::globalContext()
+    bool (*flags[FLAGS])(const void *);  // bool at::Context::...() const
+    // at::SavedTensorDefaultHooks::get_tls_state(): its first member is a std::deque
+    void *const *(*saving)();
+    const bool *anomaly;  // torch::autograd::AnomalyMode::_enabled
 } api;
 
 const char *FLAG_SYMBOLS[FLAGS] = {
-    "_ZNK2at7Context23deterministicAlgorithmsEv", "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
-    "_ZNK2at7Context17userEnabledMkldnnEv",       "_ZNK2at7Context19userEnabledFlashSDPEv",
-    "_ZNK2at7Context26userEnabledMemEfficientSDPEv", "_ZNK2at7Context18userEnabledMathSDPEv",
+    "_ZNK2at7Context23deterministicAlgorithmsEv",
+    "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
+    "_ZNK2at7Context17userEnabledMkldnnEv",
+    "_ZNK2at7Context19userEnabledFlashSDPEv",
+    "_ZNK2at7Context26userEnabledMemEfficientSDPEv",
+    "_ZNK2at7Context18userEnabledMathSDPEv",
     "_ZNK2at7Context19userEnabledCuDNNSDPEv",
 };
 const char *KEY_SET_SYMBOL = "_ZN3c104impl26raw_local_dispatch_key_setE";
 
 uint64_t autograd_mask[AUTOGRAD_WORDS];
 bool native_state = false;
-PyObject *snapshot_function = nullptr;  // runtime.state.snapshot
+PyObject *snapshot_function = nullptr;  // runtime.guards.interpreter_state.snapshot
 PyObject *forward_ad = nullptr;         // torch.autograd.forward_ad's dict
 PyObject *level_name = nullptr;         // "_current_level"
 Py_hash_t level_hash = 0;
 
 struct Image {
     uint64_t autograd[AUTOGRAD_WORDS];
-    uint64_t include, exclude;  // as torch keeps them: relative to its defaults
+    uint64_t include, exclude;  // as torch stores them: relative to its defaults
     int64_t function_modes, dispatch_modes, forward_level;
     uint16_t default_dtype;
     int8_t autocast_cpu, autocast_cuda, autocast_cache, autocast_nested, function_disabled;
@@ -60,7 +67,7 @@ struct Image {
     int8_t watched;
 };
 
-// What torch keeps for this thread, at addresses that are looked up once a thread.
+// torch's thread-local data; the addresses are looked up once per thread.
 struct Own {
     const uint64_t *autograd, *key_sets;
 };
@@ -77,8 +84,9 @@ int64_t forward_level() {
     return level != nullptr && PyLong_CheckExact(level) ? PyLong_AsLong(level) : -2;
 }
 
-// Somebody looks at what autograd saves or does, operator by operator. A deque of libstdc++ begins with its map, the
-// size of that, and the places of its first and last element, four words each; empty: the two are equal.
+// Whether saved-tensor hooks or anomaly mode observe autograd. A std::deque of libstdc++ begins
+// with its map, the map's size, and iterators to the first and past the last element, of four words
+// each; it is empty if these are equal.
 bool autograd_watched() {
     void *const *saving = api.saving();
     return saving[2] != saving[6] || *api.anomaly;
@@ -117,13 +125,16 @@ bool bind_symbols() {
     *(void **)&api.autocast_deeper = cpu("_ZN2at8autocast17increment_nestingEv");
     *(void **)&api.autocast_back = cpu("_ZN2at8autocast17decrement_nestingEv");
     *(void **)&api.function_modes = cpu("_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
-    *(void **)&api.function_disabled = cpu("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
+    *(void **)&api.function_disabled =
+        cpu("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
     *(void **)&api.dispatch_modes = c10("_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv");
     *(void **)&api.context = cpu("_ZN2at13globalContextEv");
     *(void **)&api.saving = cpu("_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
     api.anomaly = (const bool *)cpu("_ZN5torch8autograd11AnomalyMode8_enabledE");
-    bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache && api.autocast_deeper && api.autocast_back &&
-               api.function_modes && api.function_disabled && api.dispatch_modes && api.context && api.saving && api.anomaly;
+    bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache &&
+               api.autocast_deeper && api.autocast_back && api.function_modes &&
+               api.function_disabled && api.dispatch_modes && api.context && api.saving &&
+               api.anomaly;
     for (int i = 0; i < FLAGS; i++) {
         *(void **)&api.flags[i] = cpu(FLAG_SYMBOLS[i]);
         all = all && api.flags[i];
@@ -131,7 +142,7 @@ bool bind_symbols() {
     return all && own().key_sets != nullptr;
 }
 
-// Words of this thread's c10::AutogradState, or None where the symbol is missing.
+// The words of this thread's c10::AutogradState, or None if the symbol is missing.
 PyObject *autograd_words(PyObject *, PyObject *) {
     if (torch_api.c10 == nullptr) Py_RETURN_NONE;
     auto state = (uint64_t * (*)()) dlsym(torch_api.c10, "_ZN3c1013AutogradState13get_tls_stateEv");
@@ -142,37 +153,41 @@ PyObject *autograd_words(PyObject *, PyObject *) {
     return words;
 }
 
-// Whether autograd is watched on this thread, or None where symbols are missing.
+// Whether autograd is observed on this thread, or None if symbols are missing.
 PyObject *watched(PyObject *, PyObject *) {
     if (!bind_symbols()) Py_RETURN_NONE;
     return PyBool_FromLong(autograd_watched());
 }
 
-// Whether the symbols say what Python says (runtime.tensors._context_facts). 1, 0, or -1 with an error set.
+// Whether the symbols agree with Python (runtime.guards.tensor_access._context_facts). 1, 0, or -1
+// with an error set.
 int agrees(PyObject *facts) {
     unsigned long long include, exclude;
     PyObject *dtype, *cpu, *cuda, *flags;
     int cache, nested;
     long long function_modes, dispatch_modes;
-    if (!PyArg_ParseTuple(facts, "KKOOOppLLO!", &include, &exclude, &dtype, &cpu, &cuda, &cache, &nested,
-                          &function_modes, &dispatch_modes, &PyTuple_Type, &flags))
+    if (!PyArg_ParseTuple(facts, "KKOOOppLLO!", &include, &exclude, &dtype, &cpu, &cuda, &cache,
+                          &nested, &function_modes, &dispatch_modes, &PyTuple_Type, &flags))
         return -1;
     if (PyTuple_GET_SIZE(flags) != FLAGS) return 0;
     Image now;
     read_image(&now);
     bool same = now.default_dtype == dtype_code(dtype) && now.autocast_cpu == dtype_code(cpu) &&
-                now.autocast_cuda == dtype_code(cuda) && now.autocast_cache == cache && now.autocast_nested == nested &&
-                now.function_modes == function_modes && now.dispatch_modes == dispatch_modes;
+                now.autocast_cuda == dtype_code(cuda) && now.autocast_cache == cache &&
+                now.autocast_nested == nested && now.function_modes == function_modes &&
+                now.dispatch_modes == dispatch_modes;
     for (int i = 0; i < FLAGS; i++)
         same = same && now.flags[i] == PyObject_IsTrue(PyTuple_GET_ITEM(flags, i));
-    PyErr_Clear();  // a dtype without a number, where tensors cannot be reached: no comparison, no route
+    // An unknown dtype code means that tensors cannot be read: no comparison, no route.
+    PyErr_Clear();
     return same;
 }
 
 int load_python_part() {
     if (snapshot_function != nullptr) return 0;
     PyObject *state = PyImport_ImportModule("graftjit.runtime.guards.interpreter_state");
-    PyObject *module = state == nullptr ? nullptr : PyImport_ImportModule("torch.autograd.forward_ad");
+    PyObject *module =
+        state == nullptr ? nullptr : PyImport_ImportModule("torch.autograd.forward_ad");
     if (module != nullptr) {
         forward_ad = Py_NewRef(PyModule_GetDict(module));
         level_name = PyUnicode_InternFromString("_current_level");
@@ -184,7 +199,7 @@ int load_python_part() {
     return snapshot_function == nullptr ? -1 : 0;
 }
 
-// state_bind(mask or None, facts): the mask of AutogradState's bits that count.
+// state_bind(mask or None, facts): sets the mask of the relevant bits of AutogradState.
 PyObject *state_bind(PyObject *, PyObject *args) {
     PyObject *mask, *facts;
     if (!PyArg_ParseTuple(args, "OO", &mask, &facts) || load_python_part() < 0) return nullptr;
@@ -200,7 +215,8 @@ PyObject *state_bind(PyObject *, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// Attribute `plain` of a State: no mode, transform or tracer that the image cannot tell from another.
+// Attribute `plain` of a State: whether no mode, transform or tracer is active that the image could
+// not distinguish.
 bool is_plain(PyObject *snapshot) {
     PyObject *plain = PyObject_GetAttrString(snapshot, "plain");
     bool yes = plain == Py_True;
@@ -226,9 +242,12 @@ PyObject *state_matches(PyObject *, PyObject *snapshot) {
 }
 
 PyMethodDef methods[] = {
-    {"autograd_words", autograd_words, METH_NOARGS, "Words of c10::AutogradState, for finding its bits."},
-    {"autograd_watched", watched, METH_NOARGS, "Whether saved-tensor hooks or anomaly mode are in force."},
-    {"state_bind", state_bind, METH_VARARGS, "Bind the packed reading; called by runtime.tensors.bind."},
+    {"autograd_words", autograd_words, METH_NOARGS,
+     "Words of c10::AutogradState, for finding its bits."},
+    {"autograd_watched", watched, METH_NOARGS,
+     "Whether saved-tensor hooks or anomaly mode are in force."},
+    {"state_bind", state_bind, METH_VARARGS,
+     "Bind the packed reading; called by runtime.tensors.bind."},
     {"state_matches", state_matches, METH_O, "Whether a State is in force on this thread."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -237,8 +256,9 @@ PyMethodDef methods[] = {
 
 struct StateRecord {
     PyObject *snapshot;
-    bool plain;          // may be told by an image
-    mutable bool known;  // the image has been read while Python said that the state was the expected one
+    bool plain;  // can be compared by image
+    // The image was read while Python said that the state was the expected one.
+    mutable bool known;
     mutable Image image;
 };
 
@@ -269,6 +289,8 @@ bool state_record_matches(const StateRecord *record) {
     return true;
 }
 
-bool state_record_is_native(const StateRecord *record) { return native_state && record->plain && record->known; }
+bool state_record_is_native(const StateRecord *record) {
+    return native_state && record->plain && record->known;
+}
 
 int torch_state_init(PyObject *module) { return PyModule_AddFunctions(module, methods); }

@@ -17,11 +17,12 @@ PyObject *tensor_type = nullptr;     // torch.Tensor
 PyObject *parameter_type = nullptr;  // torch.nn.Parameter
 PyObject *dispatch_keys = nullptr;   // torch._C._dispatch_keys
 PyObject *dtype_codes = nullptr;     // torch.dtype -> the shim's number
-std::vector<uint64_t> plain_keys;    // key sets of dense strided CPU tensors, safe to ask for memory
-PyObject *route_names = nullptr;     // what `tensor_routes` answers
+// Key sets of dense strided CPU tensors, whose memory may be read.
+std::vector<uint64_t> plain_keys;
+PyObject *route_names = nullptr;  // the result of `tensor_routes`
 bool bound = false;
 
-// An attribute chain from a module, a new reference; null with a Python error set.
+// The value of an attribute chain from a module, as a new reference; null with a Python error set.
 PyObject *dotted(const char *module, std::initializer_list<const char *> names) {
     PyObject *value = PyImport_ImportModule(module);
     for (const char *name : names) {
@@ -33,7 +34,7 @@ PyObject *dotted(const char *module, std::initializer_list<const char *> names) 
     return value;
 }
 
-// --- binding ---------------------------------------------------------------------------------------------
+// --- binding -------------------------------------------------------------------------------------
 
 struct Symbol {
     void **place;
@@ -58,7 +59,7 @@ const Symbol CPU_SYMBOLS[] = {
     {(void **)&torch_api.get_num_threads, "_ZN2at15get_num_threadsEv"},
 };
 
-// One sample of `runtime.guards.tensor_access.samples()`: what Python says of a tensor.
+// One sample of `runtime.guards.tensor_access.samples()`: Python's view of a tensor.
 struct Sample {
     PyObject *tensor;
     uint64_t cdata, keys;
@@ -86,8 +87,9 @@ bool read_samples(PyObject *list, std::vector<Sample> &out) {
         PyObject *sizes, *strides;
         unsigned long long cdata, keys, data;
         long long offset;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "OKKOOLKpp", &sample.tensor, &cdata, &keys, &sizes,
-                              &strides, &offset, &data, &sample.requires_grad, &sample.strided))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "OKKOOLKpp", &sample.tensor, &cdata, &keys,
+                              &sizes, &strides, &offset, &data, &sample.requires_grad,
+                              &sample.strided))
             return false;
         if (!read_ints(sizes, sample.sizes) || !read_ints(strides, sample.strides)) return false;
         sample.cdata = cdata, sample.keys = keys, sample.offset = offset, sample.data = data;
@@ -96,10 +98,11 @@ bool read_samples(PyObject *list, std::vector<Sample> &out) {
     return true;
 }
 
-// The first word in `span` bytes of each sample's object that holds what that sample expects; -1 if there is none.
+// The offset of the first word in `span` bytes of each sample's object that holds the sample's
+// expected value; -1 if there is none.
 template <typename Base, typename Expected>
-Py_ssize_t find_word(const std::vector<Sample> &samples, Py_ssize_t from, Py_ssize_t span, Base base,
-                     Expected expected) {
+Py_ssize_t find_word(const std::vector<Sample> &samples, Py_ssize_t from, Py_ssize_t span,
+                     Base base, Expected expected) {
     for (Py_ssize_t offset = from; offset < span; offset += 8) {
         bool all = true;
         for (const Sample &sample : samples)
@@ -120,8 +123,8 @@ bool getters_agree(const Sample &sample) {
         torch_api.get_strides(handle, &strides) || torch_api.get_storage_offset(handle, &offset) ||
         torch_api.get_data_ptr(handle, &data))
         return false;
-    return dim == (int64_t)sample.sizes.size() && offset == sample.offset && (uint64_t)data == sample.data &&
-           std::memcmp(sizes, sample.sizes.data(), dim * 8) == 0 &&
+    return dim == (int64_t)sample.sizes.size() && offset == sample.offset &&
+           (uint64_t)data == sample.data && std::memcmp(sizes, sample.sizes.data(), dim * 8) == 0 &&
            std::memcmp(strides, sample.strides.data(), dim * 8) == 0;
 }
 
@@ -155,7 +158,8 @@ bool wrap_agrees(const std::vector<Sample> &samples) {
                 impl_of(handle_of(wrapped)) == impl_of(handle) &&
                 torch_api.get_sizes(handle, &sizes) == 0 && sizes[0] == 2 && sizes[1] == 3;
     torch_api.delete_tensor(handle);
-    good = good && Py_REFCNT(wrapped) == 1;  // from 2.13 on the C++ side holds a reference while it has a handle
+    // Since torch 2.13 the C++ side holds a reference while it has a handle.
+    good = good && Py_REFCNT(wrapped) == 1;
     Py_XDECREF(wrapped);
     return good;
 }
@@ -165,7 +169,8 @@ void bind_guard_routes(const std::vector<Sample> &samples, void *c10, PyObject *
     torch_api.keys_offset = -1;
     if (allowed(forced, "handle"))
         torch_api.handle_offset = find_word(
-            samples, sizeof(PyObject), sizeof(PyObject) + 64, [](const Sample &s) { return (char *)s.tensor; },
+            samples, sizeof(PyObject), sizeof(PyObject) + 64,
+            [](const Sample &s) { return (char *)s.tensor; },
             [](const Sample &s) { return s.cdata; });
     bool handles = torch_api.handle_offset >= 0;
     for (const Symbol &symbol : CPU_SYMBOLS) handles = handles && *symbol.place != nullptr;
@@ -175,8 +180,9 @@ void bind_guard_routes(const std::vector<Sample> &samples, void *c10, PyObject *
         torch_api.keys_offset = find_word(
             samples, 0, 192, [](const Sample &s) { return (char *)s.cdata; },
             [](const Sample &s) { return s.keys; });
-    torch_api.requires_grad =
-        c10 == nullptr ? nullptr : (bool (*)(const void *))dlsym(c10, "_ZNK3c1010TensorImpl13requires_gradEv");
+    torch_api.requires_grad = c10 == nullptr ? nullptr
+                                             : (bool (*)(const void *))dlsym(
+                                                   c10, "_ZNK3c1010TensorImpl13requires_gradEv");
     if (!handles || !allowed(forced, "requires_grad")) torch_api.requires_grad = nullptr;
     if (torch_api.requires_grad != nullptr)
         for (const Sample &sample : samples)
@@ -187,8 +193,10 @@ void bind_guard_routes(const std::vector<Sample> &samples, void *c10, PyObject *
     torch_api.native_guard = handles && torch_api.keys_offset >= 0;
     note("handle", handles ? "object field found by _cdata" : "python attributes");
     note("metadata", handles ? "torch C shim" : "python attributes");
-    note("dispatch keys", torch_api.keys_offset >= 0 ? "TensorImpl word" : "torch._C._dispatch_keys");
-    note("requires_grad", torch_api.requires_grad ? "c10::TensorImpl::requires_grad" : "python attribute");
+    note("dispatch keys",
+         torch_api.keys_offset >= 0 ? "TensorImpl word" : "torch._C._dispatch_keys");
+    note("requires_grad",
+         torch_api.requires_grad ? "c10::TensorImpl::requires_grad" : "python attribute");
     if (!handles) torch_api.handle_offset = -1;
 }
 
@@ -202,12 +210,15 @@ void bind_program_routes(const std::vector<Sample> &samples, void *python, PyObj
     torch_api.translate_exception = nullptr;
     if (python != nullptr && allowed(forced, "errors"))
         torch_api.translate_exception = (void (*)(const std::exception_ptr &))dlsym(
-            python, "_ZN5torch29translate_exception_to_pythonERKNSt15__exception_ptr13exception_ptrE");
+            python,
+            "_ZN5torch29translate_exception_to_pythonERKNSt15__exception_ptr13exception_ptrE");
     torch_api.native_program =
         torch_api.handle_offset >= 0 && torch_api.wrap != nullptr && allowed(forced, "program");
     note("wrap", torch_api.wrap ? "THPVariable_Wrap" : "missing");
-    note("allocate", torch_api.handle_offset >= 0 ? "aoti_torch_empty_strided" : "torch.empty_strided");
-    note("errors", torch_api.translate_exception ? "torch's own translation" : "repeated in Python");
+    note("allocate",
+         torch_api.handle_offset >= 0 ? "aoti_torch_empty_strided" : "torch.empty_strided");
+    note("errors",
+         torch_api.translate_exception ? "torch's own translation" : "repeated in Python");
     note("executor", torch_api.native_program ? "native" : "python");
 }
 
@@ -227,20 +238,23 @@ bool read_dtypes(PyObject *samples) {
     return true;
 }
 
-// tensor_bind(libtorch_cpu, libc10, libtorch_python, samples, dtype samples, without): paths or "", and routes
-// to leave out.
+// tensor_bind(libtorch_cpu, libc10, libtorch_python, samples, dtype samples, without): paths or "",
+// and the routes to disable.
 PyObject *tensor_bind(PyObject *, PyObject *args) {
     const char *cpu, *c10, *python;
     PyObject *list, *dtypes, *forced;
-    if (!PyArg_ParseTuple(args, "sssO!O!O", &cpu, &c10, &python, &PyList_Type, &list, &PyDict_Type, &dtypes,
-                          &forced))
+    if (!PyArg_ParseTuple(args, "sssO!O!O", &cpu, &c10, &python, &PyList_Type, &list, &PyDict_Type,
+                          &dtypes, &forced))
         return nullptr;
     std::vector<Sample> samples;
     if (!read_samples(list, samples)) return nullptr;
-    auto open = [](const char *path) { return *path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr; };
+    auto open = [](const char *path) {
+        return *path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+    };
     torch_api.library = open(cpu);
     for (const Symbol &symbol : CPU_SYMBOLS)
-        *symbol.place = torch_api.library == nullptr ? nullptr : dlsym(torch_api.library, symbol.name);
+        *symbol.place =
+            torch_api.library == nullptr ? nullptr : dlsym(torch_api.library, symbol.name);
     bound = true;
     PyDict_Clear(route_names);
     torch_api.c10 = open(c10);
@@ -259,13 +273,13 @@ PyObject *tensor_bind(PyObject *, PyObject *args) {
     return PyDict_Copy(route_names);
 }
 
-// tensor_routes(): what is in use, by task.
+// tensor_routes(): the routes in use, by task.
 PyObject *tensor_routes(PyObject *, PyObject *) {
     if (torch_api_ready() < 0) return nullptr;
     return PyDict_Copy(route_names);
 }
 
-// --- reading ---------------------------------------------------------------------------------------------
+// --- reading -------------------------------------------------------------------------------------
 
 bool attr_is(PyObject *value, const char *name, PyObject *expected) {
     PyObject *got = PyObject_GetAttrString(value, name);
@@ -308,7 +322,8 @@ int torch_api_ready() {
 int32_t dtype_code(PyObject *dtype) {
     PyObject *code = PyDict_GetItemWithError(dtype_codes, dtype);
     if (code != nullptr) return (int32_t)PyLong_AsLong(code);
-    if (!PyErr_Occurred()) PyErr_Format(PyExc_RuntimeError, "torch's C shim does not know the dtype %R", dtype);
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_RuntimeError, "torch's C shim does not know the dtype %R", dtype);
     return -1;
 }
 
@@ -332,14 +347,15 @@ int device_code(PyObject *device, int32_t *type, int32_t *index) {
     return result;
 }
 
-// --- tensor records --------------------------------------------------------------------------------------
+// --- tensor records ------------------------------------------------------------------------------
 
-constexpr int64_t OPEN = INT64_MIN;  // a size that is any from 2 on, a stride that other rows speak of
+// In expected sizes: any size from 2 on. In expected strides: checked by "relation" rows.
+constexpr int64_t OPEN = INT64_MIN;
 
 struct TensorRecord {
     PyObject *spec;
     PyTypeObject *type;
-    PyObject *dtype, *device, *shape, *stride, *requires_grad; // borrowed from spec
+    PyObject *dtype, *device, *shape, *stride, *requires_grad;  // borrowed from spec
     uint64_t keys;
     int32_t dtype_code, device_type, device_index;
     bool wants_grad, native, open = false;
@@ -347,7 +363,7 @@ struct TensorRecord {
     std::vector<int64_t> sizes, strides;
 };
 
-// Like read_ints; None is OPEN.
+// Like read_ints, with OPEN for None.
 static bool read_extents(PyObject *tuple, std::vector<int64_t> &out, bool &open) {
     if (!PyTuple_Check(tuple)) return read_ints(tuple, out);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
@@ -360,7 +376,7 @@ static bool read_extents(PyObject *tuple, std::vector<int64_t> &out, bool &open)
 
 static PyObject *spec_attr(PyObject *spec, const char *name) {
     PyObject *value = PyObject_GetAttrString(spec, name);
-    Py_XDECREF(value); // the frozen spec keeps it
+    Py_XDECREF(value);  // the frozen spec keeps it
     return value;
 }
 
@@ -375,8 +391,8 @@ TensorRecord *tensor_record_new(PyObject *spec) {
     record->shape = spec_attr(spec, "shape");
     record->stride = spec_attr(spec, "stride");
     record->requires_grad = spec_attr(spec, "requires_grad");
-    bool good = type && keys && record->dtype && record->device && record->shape && record->stride &&
-                record->requires_grad;
+    bool good = type && keys && record->dtype && record->device && record->shape &&
+                record->stride && record->requires_grad;
     if (good) {
         record->type = (PyTypeObject *)type;
         record->keys = PyLong_AsUnsignedLongLong(keys);
@@ -387,11 +403,11 @@ TensorRecord *tensor_record_new(PyObject *spec) {
     }
     if (good && torch_api.native_guard) {
         record->dtype_code = dtype_code(record->dtype);
-        record->native = !PyErr_Occurred() &&
-                         device_code(record->device, &record->device_type, &record->device_index) == 0;
+        record->native = !PyErr_Occurred() && device_code(record->device, &record->device_type,
+                                                          &record->device_index) == 0;
         if (attr_is(record->device, "index", Py_None)) record->device_index = -1;
-        PyErr_Clear();  // a dtype or device that the shim has no number for: compared by attributes
-        // A layout without strides (its spec has none) is told by its keys.
+        PyErr_Clear();  // dtype or device without a number in the shim: compared by attributes
+        // A layout without strides (its spec has none) is compared by its keys.
         record->native = record->native && record->strides.size() == record->sizes.size();
     }
     if (!good) {
@@ -407,9 +423,10 @@ void tensor_record_free(TensorRecord *record) {
     delete record;
 }
 
-// A tuple of sizes or strides by attribute, with some of them open.
+// Compares a tuple of sizes or strides by attribute, where some may be OPEN.
 static bool extents_are(PyObject *value, bool size, const std::vector<int64_t> &expected) {
-    PyObject *got = size ? PyObject_GetAttrString(value, "shape") : PyObject_CallMethod(value, "stride", nullptr);
+    PyObject *got = size ? PyObject_GetAttrString(value, "shape")
+                         : PyObject_CallMethod(value, "stride", nullptr);
     std::vector<int64_t> found;
     bool same = got != nullptr && read_ints(got, found) && found.size() == expected.size();
     Py_XDECREF(got);
@@ -425,11 +442,13 @@ bool tensor_extent(PyObject *tensor, bool size, int64_t dim, int64_t *found) {
     if (torch_api.native_guard) {
         Handle handle = handle_of(tensor);
         if (torch_api.get_dim(handle, &rank) || dim >= rank) return false;
-        if (size ? torch_api.get_sizes(handle, &extents) : torch_api.get_strides(handle, &extents)) return false;
+        if (size ? torch_api.get_sizes(handle, &extents) : torch_api.get_strides(handle, &extents))
+            return false;
         *found = extents[dim];
         return true;
     }
-    PyObject *got = size ? PyObject_GetAttrString(tensor, "shape") : PyObject_CallMethod(tensor, "stride", nullptr);
+    PyObject *got = size ? PyObject_GetAttrString(tensor, "shape")
+                         : PyObject_CallMethod(tensor, "stride", nullptr);
     std::vector<int64_t> all;
     bool good = got != nullptr && read_ints(got, all) && dim < (int64_t)all.size();
     Py_XDECREF(got);
@@ -439,10 +458,12 @@ bool tensor_extent(PyObject *tensor, bool size, int64_t dim, int64_t *found) {
 }
 
 static bool matches_by_attributes(const TensorRecord *record, PyObject *value) {
-    // The layout first: what has no strides raises when asked for them.
+    // The layout first, since a layout without strides raises if asked for them.
     return keys_are(value, record->keys) && attr_is(value, "dtype", record->dtype) &&
-           attr_is(value, "device", record->device) && attr_is(value, "requires_grad", record->requires_grad) &&
-           (record->open ? extents_are(value, true, record->sizes) && extents_are(value, false, record->strides)
+           attr_is(value, "device", record->device) &&
+           attr_is(value, "requires_grad", record->requires_grad) &&
+           (record->open ? extents_are(value, true, record->sizes) &&
+                               extents_are(value, false, record->strides)
                          : attr_is(value, "shape", record->shape) &&
                                (record->strides.size() != record->sizes.size() ||
                                 call_is(value, "stride", record->stride)));
@@ -458,21 +479,27 @@ bool tensor_record_matches(const TensorRecord *record, PyObject *value) {
     int64_t dim, *sizes, *strides;
     if (torch_api.get_dtype(handle, &dtype) || dtype != record->dtype_code) return false;
     if (torch_api.get_dim(handle, &dim) || dim != record->dim) return false;
-    if (torch_api.get_sizes(handle, &sizes) || torch_api.get_strides(handle, &strides)) return false;
+    if (torch_api.get_sizes(handle, &sizes) || torch_api.get_strides(handle, &strides))
+        return false;
     for (int64_t i = 0; i < dim; i++) {
-        if (sizes[i] != record->sizes[i] && (record->sizes[i] != OPEN || sizes[i] < 2)) return false;
+        if (sizes[i] != record->sizes[i] && (record->sizes[i] != OPEN || sizes[i] < 2))
+            return false;
         if (strides[i] != record->strides[i] && record->strides[i] != OPEN) return false;
     }
     if (torch_api.get_device_type(handle, &device) || device != record->device_type) return false;
-    if (device != 0 && (torch_api.get_device_index(handle, &device) || device != record->device_index))
+    if (device != 0 &&
+        (torch_api.get_device_index(handle, &device) || device != record->device_index))
         return false;
-    if (torch_api.requires_grad == nullptr) return attr_is(value, "requires_grad", record->requires_grad);
+    if (torch_api.requires_grad == nullptr)
+        return attr_is(value, "requires_grad", record->requires_grad);
     return torch_api.requires_grad(impl) == record->wants_grad;
 }
 
-bool tensor_record_is_native(const TensorRecord *record) { return record->native && torch_api.native_guard; }
+bool tensor_record_is_native(const TensorRecord *record) {
+    return record->native && torch_api.native_guard;
+}
 
-// --- kinds and overlap -------------------------------------------------------------------------------------
+// --- kinds and overlap ---------------------------------------------------------------------------
 
 bool tensor_is_plain(PyObject *value) {
     auto *type = (PyObject *)Py_TYPE(value);
@@ -494,7 +521,7 @@ bool tensor_history_is(PyObject *tensor, PyObject *expected) {
     return same;
 }
 
-// A field of a plain tensor, read by the C code of its class.
+// A field of a plain tensor, read through the C code of its class.
 static PyObject *tensor_field(PyObject *tensor, const char *text, PyObject **name) {
     if (!tensor_is_plain(tensor)) return nullptr;
     if (*name == nullptr) *name = PyUnicode_InternFromString(text);
@@ -513,14 +540,15 @@ bool tensor_is_unhooked(PyObject *tensor) {
     const char *texts[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
     for (int i = 0; i < 2; i++) {
         PyObject *found = tensor_field(tensor, texts[i], &names[i]);
-        bool none = found == Py_None || (found != nullptr && PyDict_Check(found) && PyDict_GET_SIZE(found) == 0);
+        bool none = found == Py_None ||
+                    (found != nullptr && PyDict_Check(found) && PyDict_GET_SIZE(found) == 0);
         Py_XDECREF(found);
         if (!none) return false;
     }
     return true;
 }
 
-// The bytes [begin, end) that a strided tensor covers: 1; it has none: 0; unknown: -1.
+// The bytes [begin, end) that a strided tensor spans. Returns 1; 0 if it has none; -1 if unknown.
 static int byte_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     PyObject *both = dotted("graftjit.runtime.guards.tensor_access", {"byte_range"});
     PyObject *range = both == nullptr ? nullptr : PyObject_CallOneArg(both, tensor);
@@ -536,7 +564,7 @@ static int byte_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     return result;
 }
 
-// The same through the shim, for tensors whose key set says that they are dense and strided.
+// The same through the shim, for tensors that are dense and strided according to their key set.
 static bool fast_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     if (!torch_api.native_guard) return false;
     Handle handle = handle_of(tensor);
@@ -574,7 +602,7 @@ bool tensor_overlap(PyObject *first, PyObject *second) {
     return a < b && c < d && a < d && c < b;
 }
 
-// --- the module's part -------------------------------------------------------------------------------------
+// --- the module's part ---------------------------------------------------------------------------
 
 static PyObject *tensor_matches(PyObject *, PyObject *args) {
     PyObject *spec, *value;
@@ -602,13 +630,15 @@ static PyObject *dtype_number(PyObject *, PyObject *dtype) {
 static PyObject *has_symbol(PyObject *, PyObject *name) {
     const char *text = PyUnicode_AsUTF8(name);
     if (text == nullptr || torch_api_ready() < 0) return nullptr;
-    return PyBool_FromLong(torch_api.library != nullptr && dlsym(torch_api.library, text) != nullptr);
+    return PyBool_FromLong(torch_api.library != nullptr &&
+                           dlsym(torch_api.library, text) != nullptr);
 }
 
 static PyMethodDef tensor_methods[] = {
     {"dtype_code", dtype_number, METH_O, "The C shim's number for a dtype."},
     {"has_symbol", has_symbol, METH_O, "Whether libtorch_cpu has a symbol of this (mangled) name."},
-    {"tensor_bind", tensor_bind, METH_VARARGS, "Bind the routes to tensors; called by runtime.tensors.bind."},
+    {"tensor_bind", tensor_bind, METH_VARARGS,
+     "Bind the routes to tensors; called by runtime.tensors.bind."},
     {"tensor_routes", tensor_routes, METH_NOARGS, "Which route is in use for what."},
     {"tensor_matches", tensor_matches, METH_VARARGS, "Whether a TensorSpec holds for a value."},
     {"tensors_overlap", tensors_overlap, METH_VARARGS, "Whether two tensors may share memory."},
@@ -623,7 +653,8 @@ int tensor_init(PyObject *module) {
     dispatch_keys = dotted("torch", {"_C", "_dispatch_keys"});
     route_names = PyDict_New();
     dtype_codes = PyDict_New();
-    if (!tensor_type || !parameter_type || !dispatch_keys || !route_names || !dtype_codes) return -1;
+    if (!tensor_type || !parameter_type || !dispatch_keys || !route_names || !dtype_codes)
+        return -1;
     if (PyModule_AddFunctions(module, tensor_methods) < 0) return -1;
     return torch_state_init(module);
 }

@@ -1,7 +1,8 @@
-// Reading tensors and torch's interpreter state without torch headers.
+// Reads tensors and torch's interpreter state without torch headers.
 //
-// Every route is found by dlsym or by matching values at first use, self-tested, and has a slower fallback;
-// `_native.tensor_routes()` names what is in use. Guards compare through the records here.
+// Every route is found by dlsym or by matching values at first use, is self-tested, and has a
+// slower fallback. `_native.tensor_routes()` names the routes in use. Guards compare tensors
+// through the records declared here.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,35 +12,43 @@
 struct TensorRecord;
 struct StateRecord;
 
-// A `runtime.guards.rows.TensorSpec` prepared for comparing; nullptr with a Python error set on a bad spec.
+// A prepared `runtime.guards.rows.TensorSpec`; nullptr with a Python error set for an invalid spec.
 TensorRecord *tensor_record_new(PyObject *spec);
 void tensor_record_free(TensorRecord *record);
-// Exact type, dtype, device, sizes, strides, requires_grad, dispatch keys. Never raises, never runs user code.
+// Compares exact type, dtype, device, sizes, strides, requires_grad, dispatch keys. Never raises
+// and never runs user code.
 bool tensor_record_matches(const TensorRecord *record, PyObject *value);
 
-// Size (or stride) number `dim` of a strided tensor; false if there is none.
+// Size (or stride) of dimension `dim` of a strided tensor; false if there is none.
 bool tensor_extent(PyObject *tensor, bool size, int64_t dim, int64_t *found);
 
-// Whether it is compared through words of memory alone: dense, and of a dtype and device that the shim knows.
+// Whether it is compared by memory words alone: it is dense, and the shim knows its dtype and
+// device.
 bool tensor_record_is_native(const TensorRecord *record);
 
-bool tensor_is_plain(PyObject *value);                  // of class torch.Tensor or Parameter
-bool tensor_is_tensor(PyObject *value);                 // an instance of torch.Tensor (subclasses too)
-bool tensor_overlap(PyObject *first, PyObject *second); // conservative: true if it cannot be ruled out
-// The addresses that a tensor can touch, end exclusive: 1 if known, 0 if it has no memory, -1 if it cannot be told.
+// Whether the class is torch.Tensor or Parameter.
+bool tensor_is_plain(PyObject *value);
+// Whether it is an instance of torch.Tensor or of a subclass.
+bool tensor_is_tensor(PyObject *value);
+// Conservative: true unless an overlap can be ruled out.
+bool tensor_overlap(PyObject *first, PyObject *second);
+// The addresses that a tensor can access, end exclusive. Returns 1 if known, 0 if it has no memory,
+// -1 if unknown.
 int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
-// Whether `runtime.guards.tensor_access.history` says this word of a tensor. Never raises, never runs user code.
+// Whether `runtime.guards.tensor_access.history` returns `expected` for a tensor. Never raises and
+// never runs user code.
 bool tensor_history_is(PyObject *tensor, PyObject *expected);
-// `.grad` of a plain tensor that is a leaf, a new reference; null for anything else. Runs no user code.
+// `.grad` of a plain leaf tensor, as a new reference; null for any other object. Runs no user code.
 PyObject *tensor_gradient(PyObject *tensor);
-// Whether nobody has hung a hook on a plain tensor. Never raises, never runs user code.
+// Whether a plain tensor has no gradient hooks. Never raises and never runs user code.
 bool tensor_is_unhooked(PyObject *tensor);
 
-// A `runtime.guards.interpreter_state.State` prepared for comparing with what is in force on this thread now.
+// A prepared `runtime.guards.interpreter_state.State`, for comparison with the state of this
+// thread.
 StateRecord *state_record_new(PyObject *snapshot);
 void state_record_free(StateRecord *record);
 bool state_record_matches(const StateRecord *record);
-// Whether that runs no Python: the packed image is compared.
+// Whether the comparison runs no Python, because the packed image is compared.
 bool state_record_is_native(const StateRecord *record);
 
 int tensor_init(PyObject *module);

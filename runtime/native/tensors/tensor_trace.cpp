@@ -8,11 +8,13 @@ TensorPlaces tensor_places;
 namespace {
 
 constexpr Py_ssize_t IMPL_SPAN = 192, AUTOGRAD_SPAN = 192;
-constexpr uint64_t INLINE = 5;  // dimensions that c10::impl::SizesAndStrides keeps in the TensorImpl itself
+// Number of dimensions that c10::impl::SizesAndStrides stores in the TensorImpl itself.
+constexpr uint64_t INLINE = 5;
 
 const char *impl_at(PyObject *tensor) { return (const char *)impl_of(handle_of(tensor)); }
 
-// Sizes lie behind the number of dimensions, strides five words behind sizes: where, if all samples say the same.
+// The offset of the number of dimensions, which sizes follow, and strides five words after sizes;
+// -1 if the samples disagree.
 Py_ssize_t find_sizes(PyObject *samples) {
     Py_ssize_t place = -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(samples); i++) {
@@ -25,14 +27,15 @@ Py_ssize_t find_sizes(PyObject *samples) {
             return -1;
         Py_ssize_t at = (const char *)sizes - impl - 8;
         if (i == 0) place = at;
-        if (at != place || at < 0 || at > IMPL_SPAN || at % 8 || *(const int64_t *)(impl + at) != dim ||
-            strides != sizes + INLINE)
+        if (at != place || at < 0 || at > IMPL_SPAN || at % 8 ||
+            *(const int64_t *)(impl + at) != dim || strides != sizes + INLINE)
             return -1;
     }
     return place;
 }
 
-// The word with the dtype's number (16 bits) and, behind it, the device's type and index and that there is one.
+// The offset of the word with the dtype's number (16 bits), the device's type and index, and the
+// flag that there is a device.
 Py_ssize_t find_kind(PyObject *samples) {
     for (Py_ssize_t at = 0; at < IMPL_SPAN; at += 2) {
         bool all = at % 8 <= 2;
@@ -43,16 +46,18 @@ Py_ssize_t find_kind(PyObject *samples) {
             uint16_t here;
             std::memcpy(&here, impl + at, 2);
             all = torch_api.get_dtype(handle_of(tensor), &dtype) == 0 && here == dtype &&
-                  torch_api.get_device_type(handle_of(tensor), &type) == 0 && impl[at + 2] == (char)type &&
-                  torch_api.get_device_index(handle_of(tensor), &index) == 0 && impl[at + 3] == (char)index &&
-                  impl[at + 4] == 1;
+                  torch_api.get_device_type(handle_of(tensor), &type) == 0 &&
+                  impl[at + 2] == (char)type &&
+                  torch_api.get_device_index(handle_of(tensor), &index) == 0 &&
+                  impl[at + 3] == (char)index && impl[at + 4] == 1;
         }
         if (all) return at - at % 8;
     }
     return -1;
 }
 
-// The first place below `span`, by `step`, of which `right(object, sample group)` holds for all samples.
+// The first offset below `span`, in steps of `step`, for which `right(object + offset, group)`
+// holds for all samples.
 template <class Base, class Right>
 Py_ssize_t find_place(PyObject *groups, Py_ssize_t span, Py_ssize_t step, Base base, Right right) {
     for (Py_ssize_t at = 0; at < span; at += step) {
@@ -69,32 +74,37 @@ Py_ssize_t find_place(PyObject *groups, Py_ssize_t span, Py_ssize_t step, Base b
     return -1;
 }
 
-// Groups: plain tensors (no autograd data), leaves with a gradient, leaves whose gradient was switched off, results,
-// results that were detached.
+// Groups: plain tensors (without autograd data), leaves with requires_grad, leaves where it was
+// switched off, results, detached results.
 enum Group { PLAIN, LEAF, SWITCHED_OFF, RESULT, DETACHED };
 
 void find_autograd(PyObject *groups, TensorPlaces &places) {
     auto word = [](const char *at) { return *(const uint64_t *)at; };
-    places.autograd = find_place(groups, IMPL_SPAN, 8, impl_at, [&](const char *at, Py_ssize_t group) {
-        return (word(at) != 0) == (group != PLAIN);
-    });
+    places.autograd = find_place(
+        groups, IMPL_SPAN, 8, impl_at,
+        [&](const char *at, Py_ssize_t group) { return (word(at) != 0) == (group != PLAIN); });
     if (places.autograd < 0) return;
     PyObject *with = PyTuple_GetSlice(groups, LEAF, DETACHED + 1);
     if (with == nullptr) return PyErr_Clear();
-    auto data = [&](PyObject *tensor) { return *(const char *const *)(impl_at(tensor) + places.autograd); };
-    places.wants_grad = find_place(with, AUTOGRAD_SPAN, 1, data, [](const char *at, Py_ssize_t group) {
-        return *at == (group + LEAF == LEAF);
-    });
-    places.made_by = find_place(with, AUTOGRAD_SPAN, 8, data, [&](const char *at, Py_ssize_t group) {
-        return (word(at) != 0) == (group + LEAF == RESULT);
-    });
+    auto data = [&](PyObject *tensor) {
+        return *(const char *const *)(impl_at(tensor) + places.autograd);
+    };
+    places.wants_grad =
+        find_place(with, AUTOGRAD_SPAN, 1, data,
+                   [](const char *at, Py_ssize_t group) { return *at == (group + LEAF == LEAF); });
+    places.made_by =
+        find_place(with, AUTOGRAD_SPAN, 8, data, [&](const char *at, Py_ssize_t group) {
+            return (word(at) != 0) == (group + LEAF == RESULT);
+        });
     Py_DECREF(with);
 }
 
-// trace_bind(samples of sizes, samples of dtypes and devices, groups for autograd): () each to do without
+// trace_bind(samples for sizes, samples for dtypes and devices, groups for autograd); () disables
+// the route.
 PyObject *trace_bind(PyObject *, PyObject *args) {
     PyObject *sizes, *kinds, *groups;
-    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &sizes, &PyTuple_Type, &kinds, &PyTuple_Type, &groups))
+    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &sizes, &PyTuple_Type, &kinds,
+                          &PyTuple_Type, &groups))
         return nullptr;
     tensor_places = {};
     if (!torch_api.native_guard || PyTuple_GET_SIZE(groups) == 0) Py_RETURN_FALSE;
@@ -102,18 +112,19 @@ PyObject *trace_bind(PyObject *, PyObject *args) {
     places.sizes = find_sizes(sizes);
     places.kind = find_kind(kinds);
     find_autograd(groups, places);
-    if (places.sizes < 0 || places.kind < 0 || places.autograd < 0 || places.wants_grad < 0 || places.made_by < 0)
+    if (places.sizes < 0 || places.kind < 0 || places.autograd < 0 || places.wants_grad < 0 ||
+        places.made_by < 0)
         Py_RETURN_FALSE;
     tensor_places = places;
     Py_RETURN_TRUE;
 }
 
-// --- comparing -------------------------------------------------------------------------------------------------
+// --- comparing -----------------------------------------------------------------------------------
 
 uint64_t word_at(const char *base, Py_ssize_t place) { return *(const uint64_t *)(base + place); }
 
-// Of many tensors each costs the cache lines that it is spread over: so no line is read that need not be, no load waits
-// for another, and what lies together is one comparison.
+// The cost per tensor is that of the cache lines it occupies. So no unneeded line is read, loads do
+// not depend on each other, and adjacent words are one comparison.
 template <int DIM> bool group_unchanged(const TensorGroup &group, bool settled) {
     const TensorPlaces places = tensor_places;
     const Py_ssize_t keys = torch_api.keys_offset, handle = torch_api.handle_offset;
@@ -124,24 +135,28 @@ template <int DIM> bool group_unchanged(const TensorGroup &group, bool settled) 
                            word_at((char *)member.object, handle) != (uint64_t)member.impl))
             return false;
         auto *sizes = (const uint64_t *)(member.impl + places.sizes);
-        uint64_t other = (word_at(member.impl, keys) ^ words.keys) | (word_at(member.impl, places.kind) ^ words.kind) |
-                         (word_at(member.impl, places.autograd) ^ (uint64_t)member.autograd) | (sizes[0] ^ DIM);
+        uint64_t other = (word_at(member.impl, keys) ^ words.keys) |
+                         (word_at(member.impl, places.kind) ^ words.kind) |
+                         (word_at(member.impl, places.autograd) ^ (uint64_t)member.autograd) |
+                         (sizes[0] ^ DIM);
         for (int i = 1; i <= DIM; i++)
             other |= (sizes[i] ^ words.sizes[i]) | (sizes[i + INLINE] ^ words.sizes[i + INLINE]);
         if (other != 0) return false;
         if (!words.has_autograd) continue;
         if ((member.autograd[places.wants_grad] != 0) != words.wants_grad) return false;
-        if (!words.wants_grad && (word_at(member.autograd, places.made_by) != 0) != words.has_maker) return false;
+        if (!words.wants_grad && (word_at(member.autograd, places.made_by) != 0) != words.has_maker)
+            return false;
     }
     return true;
 }
 
-constexpr bool (*CHECKS[INLINE + 1])(const TensorGroup &, bool) = {group_unchanged<0>, group_unchanged<1>, group_unchanged<2>,
-                                                             group_unchanged<3>, group_unchanged<4>, group_unchanged<5>};
+constexpr bool (*CHECKS[INLINE + 1])(const TensorGroup &, bool) = {
+    group_unchanged<0>, group_unchanged<1>, group_unchanged<2>,
+    group_unchanged<3>, group_unchanged<4>, group_unchanged<5>};
 
-PyMethodDef methods[] = {
-    {"trace_bind", trace_bind, METH_VARARGS, "Find where metadata lies in a tensor; called by runtime.tensors.bind."},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"trace_bind", trace_bind, METH_VARARGS,
+                          "Find where metadata lies in a tensor; called by runtime.tensors.bind."},
+                         {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

@@ -1,7 +1,8 @@
-// What a tensor's metadata looked like in memory, to see in a few loads that it is the same now.
+// Snapshots of tensor metadata in memory, to detect by a few loads that it has not changed.
 //
-// Only words whose places were found and tested at import are read (`trace_bind`, called by runtime/guards/tensor_access.py); a
-// difference means nothing by itself: the record of the guard decides then. Used by heap.cpp.
+// Only words whose offsets were found and tested (`trace_bind`, called by
+// runtime/guards/tensor_access.py) are read. A difference is not a failure by itself: the guard's
+// record then decides. Used by the heap guards.
 #pragma once
 
 #include "frame/class_watch.h"
@@ -9,24 +10,27 @@
 
 #include <vector>
 
-// The words of a TensorImpl that metadata is made of, and what is asked of its autograd data.
+// The words of a TensorImpl that hold metadata, and the relevant autograd data.
 struct TensorWords {
     PyTypeObject *type;
-    uint64_t keys, kind;         // key set; dtype, device and flags
-    uint64_t sizes[11];          // number of dimensions, room for five sizes, room for five strides
-    bool steady;                 // the same objects for sure, while nothing on the way to them has changed
-    bool has_autograd;           // else no gradient is required
-    bool wants_grad, has_maker;  // its own flag; whether a node made it. A gradient is required if either says so
+    uint64_t keys, kind;  // key set; dtype, device and flags
+    // number of dimensions, five sizes, five strides
+    uint64_t sizes[11];
+    // The object is certainly the same while nothing on its path has changed.
+    bool steady;
+    bool has_autograd;  // if false, no gradient is required
+    // requires_grad of its own; whether a node made it. Either means that a gradient is required.
+    bool wants_grad, has_maker;
     bool operator==(const TensorWords &) const = default;
 };
 
-// Where the words lie; -1: not found, nothing can be traced.
+// Offsets of the words; -1: not found, so that nothing can be traced.
 struct TensorPlaces {
     Py_ssize_t sizes = -1, kind = -1, autograd = -1, wants_grad = -1, made_by = -1;
 };
 extern TensorPlaces tensor_places;
 
-// Tensors with equal words, which are compared with one expectation: many of a model's are alike.
+// Tensors with equal words, compared with one expectation: many tensors of a model are alike.
 struct TensorGroup {
     struct Member {
         PyObject *object;
@@ -38,10 +42,11 @@ struct TensorGroup {
 
 class TensorTraces {
   public:
-    // Takes a trace of an exact strided tensor; false if it cannot be traced.
+    // Adds a snapshot of an exact strided tensor; false if that is impossible.
     bool add(PyObject *tensor, bool steady);
 
-    // Whether all of them are as they were. The objects must be alive; `settled`: nothing was reassigned (reassigned.h).
+    // Whether all tensors are unchanged. The objects must be alive. `settled`: no class or
+    // `__dict__` was reassigned (class_watch.h).
     bool unchanged(bool settled) const;
 
   private:

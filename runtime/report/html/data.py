@@ -1,8 +1,9 @@
-"""What a report's page is made of: a Report as plain values for the page's data block.
+"""The data block of a report's page: a Report as plain values.
 
-In: a `report.Report`. Out: a dictionary for JSON: files (by number from then on), frames, entries, breaks, recompiles,
-kernels, graphs, guards, moments. A place is [file, line, end line, column, end column, function] and null where there
-is none; nodes of graphs are rows, since there may be thousands. Called by `runtime.report.html.render`.
+In: a `report.Report`. Out: a dictionary for JSON: files (referred to by number), frames, entries,
+breaks, recompiles, kernels, graphs, guards, moments. A place is [file, line, end line, column, end
+column, function], or null. Nodes of graphs are arrays, since there may be thousands.
+`runtime.report.html.render` calls this module.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from ..report import Report
 
 _PLACE = ("file", "line", "end_line", "column", "end_column", "function")
-# Kept out of the rows of these records: the page has them in another form.
+# Fields that are left out here, since the page has them in another form.
 _LEFT_OUT = {*_PLACE, "lines", "resumed_lines", "inlined", "nodes", "source_text"}
 
 
 class Files:
-    """Numbers files in the order in which they are met, and keeps which of their lines matter."""
+    """Numbers files in the order in which they are met, and collects the lines to show."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -45,7 +46,7 @@ class Files:
 
 
 def row(record: Any, files: Files) -> dict[str, Any]:
-    """A record's own fields, with its place under "at" and its time under "when"."""
+    """The fields of a record, with its place as "at" and its time as "when"."""
     out: dict[str, Any] = {}
     for field in dataclasses.fields(record):
         name = field.name
@@ -57,7 +58,7 @@ def row(record: Any, files: Files) -> dict[str, Any]:
 
 
 def page_data(report: Report) -> dict[str, Any]:
-    """All that the page shows, but for its head, which `report_html` writes as HTML."""
+    """The whole content of the page except its head, which `head.py` prepares."""
     files = Files()
     sources = Sources()
     kernels = _kernels(report, files, sources)
@@ -107,8 +108,8 @@ def _varying(record: Any, files: Files) -> dict[str, Any]:
 
 
 def _guards(report: Report, files: Files) -> dict[str, Any]:
-    """Guards as rows, for there are many: [kind, text, path, place, frame by number, entry, source]; the source is ""
-    where the path says as much."""
+    """Guards as arrays, since there are many: [kind, text, path, place, frame number, entry,
+    source]. The source is "" if it equals the path."""
     frames: dict[str, int] = {}
     rows = []
     for record in report.guards:
@@ -122,14 +123,14 @@ def _guards(report: Report, files: Files) -> dict[str, Any]:
 
 
 def _lines(where: Place, files: Files) -> list[Any] | None:
-    """A place without its columns and function, for what there are thousands of."""
+    """A place without columns and function, for lists with thousands of items."""
     place = files.place(where)
     return place and place[:3]
 
 
 def _kernels(report: Report, files: Files, sources: Sources) -> list[dict[str, Any]]:
-    """The kernels, with the weight of each: its seconds times how often its entry ran. The sources of the heaviest are
-    taken first, for there may be more than a page holds."""
+    """The kernels with their weight: seconds times number of runs of the entry. Sources are added
+    by weight, since a page limits their size."""
     hits = {(entry.frame, entry.number): entry.hits for entry in report.entries}
     out = []
     for record in report.kernels:
@@ -147,11 +148,13 @@ def _kernels(report: Report, files: Files, sources: Sources) -> list[dict[str, A
 
 
 def _graphs(report: Report, files: Files) -> list[dict[str, Any]]:
-    """The graphs; a node is [name, op, type, inputs by number, kernel by number, place], -1 without a kernel."""
+    """The graphs. A node is [name, op, type, input numbers, kernel number or -1, place]."""
     steps: dict[tuple[str, int, str], int] = {}
     for number, kernel in enumerate(report.kernels):
-        for key in ((kernel.frame, kernel.entry, f"{kernel.graph}/{kernel.name}"),
-                    (kernel.frame, kernel.entry, kernel.name)):  # fmt: skip
+        for key in (
+            (kernel.frame, kernel.entry, f"{kernel.graph}/{kernel.name}"),
+            (kernel.frame, kernel.entry, kernel.name),
+        ):
             steps.setdefault(key, number)
     out = []
     for graph in report.graphs:
@@ -182,7 +185,8 @@ def _step(steps: dict[tuple[str, int, str], int], graph: Any, name: str) -> int:
 
 
 def _roofs(kernels: Iterable[Any]) -> list[dict[str, Any]]:
-    """The roofline of each device, as the kernels' shares of it imply: bytes and operations a second."""
+    """The limits of each device in bytes and operations per second, computed from the kernels'
+    shares of the roofline."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for kernel in kernels:
         moved = kernel.reads + kernel.writes
@@ -191,9 +195,12 @@ def _roofs(kernels: Iterable[Any]) -> list[dict[str, Any]]:
             found[kernel.device, kernel.bound].append(work / kernel.seconds / kernel.share)
     devices = dict.fromkeys(device for device, _bound in found)
     return [
-        {"device": device, **{bound: _middle(found[device, bound]) for bound in ("memory", "compute")}}
+        {
+            "device": device,
+            **{bound: _middle(found[device, bound]) for bound in ("memory", "compute")},
+        }
         for device in devices
-    ]  # fmt: skip
+    ]
 
 
 def _middle(values: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
-"""The head of a report's page: is it fast, what holds it back, where, and what to do.
+"""The head of a report's page: the verdict, the main figures, and what to fix.
 
-In: a `report.Report`. Out: a `Head` for the template and for the notebook's short form: a verdict in a sentence, the
-figures beside it, and what to mend, the dearest first. Called by `runtime.report.html.render`.
+In: a `report.Report`. Out: a `Head` for the template and for the short form in notebooks. Problems
+are ordered by cost. `runtime.report.html.render` calls this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_TO_MEND = 50
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of the head: as text, what it counts, and a word more."""
+    """One figure of the head: its value as text, its title, and a note."""
 
     value: str
     title: str
@@ -34,7 +34,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class ToMend:
-    """What to do: `target` names the record for the page's links ("break:0"), `cost` is as measured, or as told."""
+    """A problem and its cure. `target` names the record for links within the page ("break:0").
+    `cost` is measured, or that of the table of codes."""
 
     kind: str
     code: str
@@ -61,7 +62,7 @@ class Head:
 
 
 def head_of(report: Report) -> Head:
-    """What the page says before anything else."""
+    """The head of the page."""
     mend = _to_mend(report)
     mood, verdict = _verdict(report, mend)
     return Head(
@@ -75,7 +76,7 @@ def head_of(report: Report) -> Head:
 
 
 def dearest_frame(report: Report) -> FrameRecord | None:
-    """That in which most of the calls' time was spent, of those that were measured."""
+    """The measured frame with the highest total time."""
     measured = [frame for frame in report.frames if frame.seconds_a_call]
     return max(measured, key=lambda f: f.seconds_a_call * max(1, f.calls_seen), default=None)
 
@@ -85,7 +86,7 @@ def _captured(report: Report) -> bool:
 
 
 def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
-    """(mood, sentence). Slight fallbacks do not spoil a good mood."""
+    """(mood, sentence). Fallbacks do not lower a good mood."""
     if not _captured(report):
         if any(m.kind == "plain" for m in mend):
             return "poor", "It runs in plain Python: nothing was compiled."
@@ -130,18 +131,38 @@ def _figures(report: Report) -> tuple[Figure, ...]:
     dearest = dearest_frame(report)
     out = []
     if dearest is not None:
-        out.append(Figure(duration(dearest.seconds_a_call), "a call",
-                          f"{dearest.frame}, mean of {counted(dearest.samples, 'sample')}"))  # fmt: skip
+        out.append(
+            Figure(
+                duration(dearest.seconds_a_call),
+                "a call",
+                f"{dearest.frame}, mean of {counted(dearest.samples, 'sample')}",
+            )
+        )
     out += [
-        Figure(f"{report.graph_count}", "graph" if report.graph_count == 1 else "graphs",
-               f"in {counted(len(frames), 'frame')}"),
-        Figure(f"{kernels}", "kernel" if kernels == 1 else "kernels",
-               f"of {counted(operators, 'operator')}" + (f", {counted(library, 'library call')}" if library else "")),
-        Figure(f"{breaks}", "graph break" if breaks == 1 else "graph breaks",
-               _cost_of_breaks(report), "poor" if breaks else "good"),
-        Figure(f"{again}", "recompile" if again == 1 else "recompiles",
-               f"{counted(len(report.guards), 'guard')} hold", "fair" if again else "good"),
-    ]  # fmt: skip
+        Figure(
+            f"{report.graph_count}",
+            "graph" if report.graph_count == 1 else "graphs",
+            f"in {counted(len(frames), 'frame')}",
+        ),
+        Figure(
+            f"{kernels}",
+            "kernel" if kernels == 1 else "kernels",
+            f"of {counted(operators, 'operator')}"
+            + (f", {counted(library, 'library call')}" if library else ""),
+        ),
+        Figure(
+            f"{breaks}",
+            "graph break" if breaks == 1 else "graph breaks",
+            _cost_of_breaks(report),
+            "poor" if breaks else "good",
+        ),
+        Figure(
+            f"{again}",
+            "recompile" if again == 1 else "recompiles",
+            f"{counted(len(report.guards), 'guard')} hold",
+            "fair" if again else "good",
+        ),
+    ]
     if spent:
         out.append(Figure(duration(spent), "to compile", "once, all captures together"))
     return tuple(out)
@@ -153,7 +174,7 @@ def _cost_of_breaks(report: Report) -> str:
 
 
 def _to_mend(report: Report) -> list[ToMend]:
-    """What the text report tells too, in the same order: the most expensive first."""
+    """The problems of the text report in the same order, highest cost first."""
     numbers = {
         id(record): f"{kind}:{number}"
         for kind, records in (
@@ -167,7 +188,7 @@ def _to_mend(report: Report) -> list[ToMend]:
 
 
 def _item(problem: Problem, target: str) -> ToMend:
-    """One card. Recompiles tell all the values they went through; notes may be plain frames or fallbacks."""
+    """One card. The reason of recompiles lists all values; notes are plain frames or fallbacks."""
     record, kind = problem.records[0], target.partition(":")[0]
     times = len(problem.records)
     if kind == "recompile":

@@ -1,9 +1,10 @@
 """The HTML of a report: one self-contained page, and a short form for notebooks.
 
-In: a `report.Report`. Out: text. The page is the template, the style and the scripts under runtime/page, with the
-report's data as one JSON block; it asks no network for anything, and its content security policy, which names its
-own script by hash, lets nothing else run. Every text of the user's is escaped: by the template where it is HTML, by
-`data_block` where it is data; scripts set texts, never markup. Called by `Report.html` and `Report._repr_html_`.
+In: a `report.Report`. Out: text. The page consists of the template, styles and scripts in
+`assets/`, and the report's data as one JSON block. It makes no network requests, and its content
+security policy, which contains the hash of its script, forbids any other script. All user text is
+escaped: by the template in HTML, by `data_block` in data. Scripts set text, never markup.
+`Report.html` and `Report._repr_html_` call this module.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).resolve().parent / "assets"
 _STYLES = ("page.css", "source.css", "views.css")
-# In the order in which they need each other.
+# In the order of their dependencies.
 _SCRIPTS = (
     "base.js",
     "model.js",
@@ -72,7 +73,7 @@ def _hash(text: str) -> str:
 
 
 def data_block(data: Any) -> str:
-    """JSON that may stand inside a script element: no text in it can end the element or the line."""
+    """JSON for a script element. No text in it can end the element or the line."""
     told = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"), default=str)
     for sign in "<>&\u2028\u2029":
         told = told.replace(sign, f"\\u{ord(sign):04x}")
@@ -80,7 +81,7 @@ def data_block(data: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Without the numbers that JSON has no words for: they become 0, "not measured"."""
+    """The value with 0 ("not measured") for numbers that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else 0.0
     if isinstance(value, dict):
@@ -91,12 +92,12 @@ def _finite(value: Any) -> Any:
 
 
 def _whole(text: str) -> str:
-    """Without halves of surrogate pairs, which UTF-8 cannot hold."""
+    """The text without unpaired surrogates, which UTF-8 cannot represent."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def render_page(report: Report) -> str:
-    """The page of a report. It opens from a file, alone."""
+    """The page of a report. It opens from a file without any other file."""
     from markupsafe import Markup
 
     data = page_data(report)
@@ -127,8 +128,8 @@ def render_page(report: Report) -> str:
 
 
 def render_compact(report: Report) -> str:
-    """The short form for notebooks: the head and what to mend. No script, no style sheet: nothing that could touch the
-    notebook around it, and colours that hold on light and dark."""
+    """The short form for notebooks: the head and the problems. It contains neither scripts nor
+    style sheets, so it cannot affect the notebook, and its colours suit light and dark themes."""
     return _whole(_compact().render(name=report.name, head=head_of(report)))
 
 

@@ -1,8 +1,8 @@
-"""The sources that a report's page shows: the user's files around the lines that matter, and kernels, highlighted.
+"""Sources on a report's page: the relevant parts of the user's files, and kernels, highlighted.
 
-In: the lines of each file that a report speaks of; the sources of kernels. Out: plain values for the page's data:
-text in segments and, beside it, what the highlighter said of it, as runs ("4k1.3f": four characters of a keyword,
-one of nothing, three of a function's name). Called by `runtime.report.html.data`.
+In: the relevant lines of each file; the sources of kernels. Out: plain values for the page's data:
+text in segments, with the highlighter's tokens as runs ("4k1.3f": four characters of a keyword, one
+plain, three of a function name). `runtime.report.html.data` calls this module.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from ..records import Place
 from ..source_lines import is_internal, short_path
 
-WHOLE_FILE = 400  # lines up to which a file is shown whole
-AROUND = 14  # lines shown around one that matters, in longer files
-MOST_LINES = 4000  # of one file
-MOST_HIGHLIGHTED = 600_000  # characters of all kernels' sources that are coloured
-MOST_SOURCES = 1_400_000  # characters of all kernels' sources that are shown
+WHOLE_FILE = 400  # longest file, in lines, that is shown whole
+AROUND = 14  # context lines around a relevant line of a longer file
+MOST_LINES = 4000  # limit of lines per file
+MOST_HIGHLIGHTED = 600_000  # limit of highlighted characters in all kernel sources
+MOST_SOURCES = 1_400_000  # limit of characters in all kernel sources
 
-# The highlighter's kinds of token, most particular first, and the letters of the page's style sheet.
+# Token types of the highlighter, most specific first, with the letters of the page's style sheet.
 _LETTERS = (
     ("Token.Comment.Preproc", "p"),
     ("Token.Comment", "c"),
@@ -43,7 +43,7 @@ def _letter(name: str) -> str:
 
 
 def runs(text: str, language: str) -> str:
-    """What the highlighter says of `text`, as runs that together are as long as it. Line ends count."""
+    """The tokens of `text` as runs, whose total length is that of the text, line ends included."""
     from pygments.lexers import CppLexer, PythonLexer
 
     lexer = (CppLexer if language == "cpp" else PythonLexer)(
@@ -66,12 +66,12 @@ def runs(text: str, language: str) -> str:
 
 
 def language_of(source: str) -> str:
-    """ "python" for a kernel in Triton, "cpp" for one in C++ or CUDA."""
+    """ "python" for a Triton kernel, "cpp" for one in C++ or CUDA."""
     return "python" if "@triton" in source or "\ndef " in source or source[:4] == "def " else "cpp"
 
 
 def _segments(lines: list[str], wanted: Iterable[int]) -> list[tuple[int, int]]:
-    """(first, last) lines, from 1, that the page holds of a file."""
+    """The (first, last) lines, from 1, of the file's parts on the page."""
     if len(lines) <= WHOLE_FILE:
         return [(1, len(lines))] if lines else []
     out: list[tuple[int, int]] = []
@@ -90,7 +90,8 @@ def _segments(lines: list[str], wanted: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def file_data(path: str, wanted: set[int], newest: float) -> dict[str, Any]:
-    """One file of the page. `newest`: when the last event happened; a file written later is marked as changed."""
+    """One file of the page. A file written after `newest`, the time of the last event, is marked as
+    changed."""
     lines = [line.rstrip("\r\n") for line in linecache.getlines(path)]
     segments = _segments(lines, wanted)
     parts = []
@@ -109,7 +110,8 @@ def file_data(path: str, wanted: set[int], newest: float) -> dict[str, Any]:
 
 
 def runs_by_line(lines: list[str]) -> list[str]:
-    """The runs of each line. The file is read as a whole, so that strings of several lines are seen as such."""
+    """The runs of each line. The file is tokenised as a whole, so that multi-line strings are
+    recognised."""
     from pygments.lexers import PythonLexer
 
     text = "\n".join(lines)
@@ -139,12 +141,12 @@ def _joined(row: list[str]) -> str:
 def _written(path: str) -> float:
     try:
         return os.stat(path).st_mtime
-    except OSError:  # a notebook's cell, or a file that is gone
+    except OSError:  # a notebook cell or a deleted file
         return 0.0
 
 
 def is_the_users(path: str) -> bool:
-    """Whether a file is a program of the user's, rather than of an installed package, of Python or of ours."""
+    """Whether a file belongs to the user, not to an installed package, Python or graftjit."""
     parts = path.replace("\\", "/").split("/")
     return not (
         {"site-packages", "dist-packages"} & set(parts)
@@ -155,7 +157,8 @@ def is_the_users(path: str) -> bool:
 
 
 def short_name(path: str) -> str:
-    """What a reader tells the file by: from the package on, relative to the working folder, or by its own name."""
+    """A short name for a file: relative to site-packages or to the working directory, else its base
+    name."""
     for folder in ("site-packages", "dist-packages"):
         head, found, tail = path.replace("\\", "/").rpartition(f"/{folder}/")
         if found and head:
@@ -165,7 +168,7 @@ def short_name(path: str) -> str:
 
 
 class Sources:
-    """The sources of kernels, equal ones once; bounded, so that a page stays one that opens."""
+    """The sources of kernels without duplicates. Their total size is limited."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -173,7 +176,7 @@ class Sources:
         self._held = 0
 
     def add(self, source: str) -> int:
-        """The number of a source; -1 without one, -2 if the page has no room for it."""
+        """The number of a source; -1 if it is empty, -2 if the limit is reached."""
         if not source.strip():
             return -1
         number = self._known.get(source)

@@ -1,9 +1,9 @@
-"""Colour: which style looks how, where colour may be written, and the writing.
+"""Colour of the text report: the styles, detection of colour support, and output.
 
-In: lines of `text_layout`. Out: text, with escapes only where they were asked for. A stream gets colour if it is a
-terminal; `NO_COLOR` forbids it (https://no-color.org), `FORCE_COLOR` demands it, `TERM=dumb` has none: the order is
-that of Python's own tracebacks. Colours are the sixteen that a terminal's theme sets, so that light and dark ones
-are both readable.
+In: lines of `styled_text`. Out: text, with escape sequences only if requested. A stream gets colour
+if it is a terminal. `NO_COLOR` disables it (https://no-color.org), `FORCE_COLOR` enables it, and
+`TERM=dumb` has none, with the same precedence as Python's own tracebacks. The sixteen colours of
+the terminal's theme are used, so that light and dark themes are readable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def wanted(stream: TextIO | None) -> bool:
         return False
     try:
         return stream.isatty()
-    except ValueError:  # it is closed
+    except ValueError:  # the stream is closed
         return False
 
 
@@ -67,13 +67,13 @@ def joined(lines: Iterable[Line], colour: bool) -> str:
 
 
 def output(stream: TextIO | None) -> TextIO:
-    """The stream itself; None is standard output as it is now, and a bin where there is none."""
+    """The stream. None means the current standard output, or a dummy stream if there is none."""
     stream = sys.stdout if stream is None else stream
     return io.StringIO() if stream is None else stream
 
 
 def width_of(stream: TextIO, most: int = 100) -> int:
-    """The columns of the terminal, at most `most`: longer lines are hard to read."""
+    """The columns of the terminal, at most `most`, since longer lines are hard to read."""
     try:
         terminal = stream.isatty()
     except ValueError:
@@ -82,6 +82,6 @@ def width_of(stream: TextIO, most: int = 100) -> int:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """The text and a newline; what the stream's encoding lacks is written as an escape, and is no error."""
+    """Write the text and a newline. Characters that the stream cannot encode become escapes."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

@@ -1,6 +1,6 @@
-"""Frames and their entries in the text report: what was made of each, what it costs, how often it answered.
+"""Frames and entries in the text report: what was compiled, its cost, and the number of hits.
 
-In: a Report. Out: lines, the frames in which most time is spent first, under each its entries.
+In: a Report. Out: lines. Frames are ordered by total time, each followed by its entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FRAMES_SHOWN = 6
 
 
 def worth_showing(report: Report) -> bool:
-    """One frame with one entry says nothing that the first lines have not said."""
+    """Whether there is more than one frame or entry. A single one adds nothing to the summary."""
     return len(report.frames) > 1 or len(report.entries) > 1
 
 
@@ -61,7 +61,7 @@ def _frame(
     if frame.plain_seconds:
         facts.append(f"{duration(frame.plain_seconds)} where it ran as written")
     yield from wrap([", ".join(facts)], width, "    ", "      ")
-    # The entries that answer most are those that matter; in the order in which they were made.
+    # The entries with the most hits are shown, in the order in which they were made.
     busiest = sorted(entries, key=lambda entry: (-entry.hits, entry.number))
     shown = set(busiest if verbosity > 1 else busiest[:ENTRIES_SHOWN])
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Guards in the text report, as a tree by Source: what an entry looks at before it answers.
+"""Guards in the text report, as a tree by source: what an entry checks before it answers.
 
-In: the GuardRecords of a Report. Out: lines; a step of a Source is a branch, the conditions on what lies there are
-its leaves. Steps without a condition or a fork of their own are written together: `self.layers[0].weight`.
+In: the GuardRecords of a Report. Out: lines. A step of a source is a branch, and the conditions on
+its value are leaves. Steps without a condition or fork are joined: `self.layers[0].weight`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _tree(guards: Sequence[GuardRecord]) -> _Branch:
         at = root
         for step in guard.path or (guard.source,):
             at = at.branches.setdefault(step, _Branch(step))
-        # "self.weight: cpu f32[4]" stands at the place of self.weight.
+        # The condition "self.weight: cpu f32[4]" goes to the branch of self.weight.
         text = clean(guard.text.removeprefix(f"{guard.source}: ") if guard.path else guard.text)
         if text not in at.conditions:
             at.conditions.append(text)
@@ -51,7 +51,7 @@ def _lines(branch: _Branch, width: int, indent: str) -> Iterator[Line]:
     while len(branch.branches) == 1 and not branch.conditions:
         (branch,) = branch.branches.values()
         name += branch.name
-    if not name:  # about no one value
+    if not name:  # not about a single value
         for condition in branch.conditions:
             yield from wrap([condition], width, indent, indent + "  ")
     elif len(branch.conditions) == 1:

@@ -1,7 +1,8 @@
-"""Kernels in the text report: the slowest, how near they are to what the machine can do, and what was not fused.
+"""Kernels in the text report: the slowest ones, their share of the roofline, and missed fusions.
 
-In: a Report. Out: a table, the slowest first, and under a kernel the user's line it comes from and why it was not
-fused with its neighbour. Without measured times the order is that of the bytes moved.
+In: a Report. Out: a table, the slowest kernel first; below each kernel the user's line and the
+reason why it was not fused with its neighbour. Kernels without measured times are ordered by bytes
+moved.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SHAPE_WIDTH = 24
 
 
 def slowest(report: Report) -> list[KernelRecord]:
-    """By the time a call; where that is not measured, by the bytes."""
+    """Kernels by time per call; those without times by bytes."""
     return sorted(report.kernels, key=lambda k: (k.seconds, k.reads + k.writes), reverse=True)
 
 
@@ -60,13 +61,13 @@ def _one_line(row: Line, width: int) -> Iterator[Line]:
 
 
 def _row(kernel: KernelRecord, whole: float, width: int) -> list[Span]:
-    """Time, its part of all kernels' time, speed, share of the roofline, shape, name."""
+    """Time, share of all kernels' time, speed, share of the roofline, shape, name."""
     moved = kernel.reads + kernel.writes
     time = duration(kernel.seconds) if kernel.seconds else ""
     part = percent(kernel.seconds / whole) if whole else ""
     if kernel.seconds and kernel.bound == "compute" and kernel.flops:
         speed = f"{kernel.flops / kernel.seconds / 1e9:.1f} GFLOP/s"
-    elif kernel.seconds and not moved:  # of a step over open sizes nothing is known
+    elif kernel.seconds and not moved:  # sizes are symbolic, so the bytes are unknown
         speed = ""
     elif kernel.seconds:
         speed = f"{moved / kernel.seconds / 1e9:.1f} GB/s"
@@ -96,14 +97,18 @@ def _below(kernel: KernelRecord, width: int, verbosity: int) -> Iterator[Line]:
         yield line(indent, (place, "place"), f"{others}  ", (text, "dim"))
     for reason in kernel.unfused if verbosity > 1 else kernel.unfused[:1]:
         told = f"not fused with {reason.neighbour}: {reason.why}"
-        yield from wrap([told, (f" ({reason.code})" if reason.code else "", "dim")], width,
-                        indent, indent + "  ")  # fmt: skip
+        yield from wrap(
+            [told, (f" ({reason.code})" if reason.code else "", "dim")],
+            width,
+            indent,
+            indent + "  ",
+        )
     if verbosity > 1 and kernel.operators:
         yield from field("of", " ".join(kernel.operators), width, indent)
 
 
 def sources(report: Report, width: int) -> Iterator[Line]:
-    """The text of each kernel of ours, each text once."""
+    """The text of each generated kernel, without duplicates."""
     seen: dict[str, str] = {}
     for kernel in slowest(report):
         if kernel.source and kernel.source not in seen:
@@ -114,7 +119,7 @@ def sources(report: Report, width: int) -> Iterator[Line]:
 
 
 def schedules(records: Sequence[ScheduleRecord], width: int) -> Iterator[Line]:
-    """Kernels that were timed in several ways."""
+    """Kernels with timed alternatives."""
     for record in records:
         told = f"{record.name}: {record.chosen}, {duration(record.now)}"
         if record.now != record.before:

@@ -1,8 +1,8 @@
-"""What holds a program back: breaks, recompiles, frames in plain Python, fallbacks, the most expensive first.
+"""Problems in the text report: breaks, recompiles, plain frames and fallbacks, highest costs first.
 
-In: a Report. Out: `Problem`s in order, each with its lines. Breaks of one line of the user's are one problem, however
-many frames met it; recompiles for one reason are one, however many values brought them. What costs is told in
-seconds a call where it was measured, and in the words of the code's family where it was not.
+In: a Report. Out: an ordered list of `Problem`s, each with its lines. Breaks in one user line are
+one problem, however many frames met it. Recompiles for one reason are one problem, however many
+values caused them. The cost is in seconds per call if measured, else the text of the code's family.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ..report import Report
 
 STORM = 3
-"""From this many recompiles for one reason on, more are to be expected."""
+"""So many recompiles for one reason suggest that more will follow."""
 
-# Codes that say no more than what the user asked for, or cost nothing.
+# Codes that report only what the user asked for, or that cost nothing.
 _HARMLESS = frozenset({"PL204", "PL206", "FB311", "FB307", "FB313", "FB316", "FB335"})
-# Fallbacks with which nothing, or next to nothing, is compiled.
+# Fallbacks with which nothing, or almost nothing, is compiled.
 _GRAVE = frozenset({"FB302", "FB303", "FB306", "FB308", "FB314", "FB318", "FB319"})
 _STYLE = {"what": "", "cost": "cost", "cure": "cure"}
 _GRAVE_FIRST, _BY_COST, _ONCE, _SLIGHT = range(4)
@@ -33,8 +33,9 @@ _GRAVE_FIRST, _BY_COST, _ONCE, _SLIGHT = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`rank` and `seconds` (a call; 0.0 where unknown) give the order; `title`, `body`: its lines. `records`: what it
-    is about, the one to be told first; `cost`: as measured, or in words; `expected`: there is nothing to mend."""
+    """`rank` and `seconds` (per call; 0.0 if unknown) give the order. `title`, `body`: its lines.
+    `records`: its records, the main one first. `cost`: measured, or as text. `expected`: there is
+    nothing to fix."""
 
     rank: int
     seconds: float
@@ -47,7 +48,7 @@ class Problem:
 
 
 def problems(report: Report) -> list[Problem]:
-    """All of them, the most expensive first; those of equal cost as they were met."""
+    """All problems, highest costs first; those of equal cost in the order of their records."""
     frames = {frame.frame: frame for frame in report.frames}
     notes = [note for note in report.notes if note.code not in _HARMLESS]
     found = [
@@ -59,7 +60,7 @@ def problems(report: Report) -> list[Problem]:
 
 
 def lines(found: Sequence[Problem], width: int, room: int) -> Iterator[Line]:
-    """The problems, whole ones as long as there is room for them, a line each after that."""
+    """The problems: in full until `room` lines are used, then one line each."""
     shown, shortened = 0, False
     for number, problem in enumerate(found, 1):
         head = f"{number:>3}. "
@@ -84,11 +85,11 @@ def _brief(problem: Problem, head: str, width: int) -> Line:
     return line(head, cut(told, max(20, room)), "  ", (problem.place, "place"))
 
 
-# -- Breaks ------------------------------------------------------------------------------------------
+# -- Breaks ----------------------------------------------------------------------------------------
 
 
 def grouped_breaks(breaks: Iterable[BreakRecord]) -> list[list[BreakRecord]]:
-    """Those of one code at one place together; the one with the fewest calls before it first."""
+    """Breaks grouped by code and place. In a group, the break with the fewest calls is first."""
     groups: dict[Any, list[BreakRecord]] = {}
     for record in breaks:
         key = (record.code, record.file, record.line, record.column, record.end_column)
@@ -97,7 +98,7 @@ def grouped_breaks(breaks: Iterable[BreakRecord]) -> list[list[BreakRecord]]:
 
 
 def _by_line(groups: Iterable[list[BreakRecord]]) -> list[list[list[BreakRecord]]]:
-    """Breaks of one code in one line are mended together."""
+    """Groups of breaks with the same code in one line, which have the same fix."""
     lines: dict[Any, list[list[BreakRecord]]] = {}
     for group in groups:
         first = group[0]
@@ -139,7 +140,7 @@ def _price(seconds: float, whole: float) -> str:
     return f"{duration(seconds)} a call{share}"
 
 
-# -- Recompiles --------------------------------------------------------------------------------------
+# -- Recompiles ------------------------------------------------------------------------------------
 
 
 def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
@@ -173,11 +174,11 @@ def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
     return Problem(rank, seconds, tuple(title), place, body, records, cost, expected)
 
 
-# -- Plain frames and fallbacks ----------------------------------------------------------------------
+# -- Plain frames and fallbacks --------------------------------------------------------------------
 
 
 def _of_user(place: Place, frame: FrameRecord | None) -> Place:
-    """The beginning of the frame, for a place that is within torch or graftjit."""
+    """The place, or the beginning of the frame if the place is within torch or graftjit."""
     return frame if frame is not None and is_internal(place) else place
 
 

@@ -1,8 +1,9 @@
-"""The text rendering of a Report: one screen, what costs most first.
+"""The text rendering of a Report: one screen, highest costs first.
 
-In: a `report.Report`. Out: text of at most `width` columns without ids or addresses. `verbosity` 0 has the verdict
-alone, 1 one screen, 2 everything that happened and the guards as a tree, 3 the graphs and the kernels' sources too.
-The parts are in `text_*`. Called by `Report.text` and `Report.show`.
+In: a `report.Report`. Out: text of at most `width` columns, without ids or addresses. `verbosity` 0
+is the verdict alone, 1 one screen, 2 everything that happened and the guards as a tree, 3 also
+graphs and kernel sources. The other modules of this package render the parts. `Report.text` and
+`Report.show` call this module.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
     from ..report import Report
 
 PROBLEM_LINES = 34
-"""Lines for what holds a program back, on one screen."""
+"""Number of lines for problems on one screen."""
 EVERYTHING = 1 << 30
 
 
 def render_text(
     report: Report, width: int = 100, verbosity: int = 1, colour: bool | None = None
 ) -> str:
-    """Escapes for colour are in it if `colour` is true, never else."""
+    """The report as text, with escape sequences only if `colour` is true."""
     return text_colour.joined(render_lines(report, width, verbosity), bool(colour))
 
 
 def show(report: Report, stream: TextIO | None = None, verbosity: int = 1) -> None:
-    """Write the report where it will be read: in colour and as wide as the terminal, if it is one."""
+    """Write the report to the stream, in the colour and width of the terminal if it is one."""
     stream = text_colour.output(stream)
     text = render_text(report, text_colour.width_of(stream), verbosity, text_colour.wanted(stream))
     text_colour.write(text, stream)

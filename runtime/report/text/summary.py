@@ -1,6 +1,6 @@
-"""The first lines of the text report: is it fast, and what holds it back.
+"""The summary at the top of the text report: whether the program is fast, and what slows it down.
 
-In: a Report. Out: its name, the verdict, then what was made of what, and what that took.
+In: a Report. Out: its name, the verdict, what was compiled, and the compile time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INDENT = "  "
 
 
 def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
-    """Without `full`, the name and the verdict alone."""
+    """The summary. Without `full`, only the name and the verdict."""
     title = cut(f"graftjit report: {report.name}", width)
     yield line((title, "head"))
     if not report.frames:
@@ -34,7 +34,7 @@ def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
 
 
 def _verdict(report: Report) -> list[str | Span]:
-    """ "clean", or what holds it back; and how much of a call runs in compiled programs."""
+    """ "clean", or the problems; and the share of a call in compiled programs."""
     plain = {note.frame for note in report.notes if note.plain and note.code != "PL204"}
     breaks, settled = report.break_count, settled_count(report)
     recompiles = report.recompile_count - settled
@@ -66,18 +66,22 @@ def _verdict(report: Report) -> list[str | Span]:
     ]
 
 
-SLOWER = 1.05  # from here on a call is said to be slower than plain Python; below it is noise
+# A call is reported as slower than plain Python from this factor on; below it is noise.
+SLOWER = 1.05
 
 
 def slower_than_plain(report: Report) -> str:
-    """Of the frame that loses most time, where that is known: a frame runs as written, too, where guards of none of its
-    entries hold and it is compiled less and less. Empty where no frame loses, or none has run both ways."""
+    """A sentence about the frame that loses most time against plain Python, or "".
+
+    A frame also runs uncompiled where no entry matches and it is compiled less and less often, so
+    both times may be known.
+    """
     losses = [(loss, told) for frame in report.frames for loss, told in _losses(frame) if loss > 0]
     return max(losses)[1] if losses else ""
 
 
 def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
-    """(seconds lost in all calls so far, in words)"""
+    """(seconds lost in all calls so far, as text)"""
     plain = frame.plain_seconds
     if not plain:
         return
@@ -94,11 +98,12 @@ def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
         yield made - saved, told
 
 
-MANY = 8  # recompiles from which on the time that they take is no beginning
+# From so many recompiles on, compile time counts as a loss, not as a start-up cost.
+MANY = 8
 
 
 def _share(frames: Sequence[FrameRecord]) -> str:
-    """Of the frame in which most time was spent."""
+    """The time and compiled share of a call of the frame with the highest total time."""
     measured = [frame for frame in frames if frame.seconds_a_call]
     if not measured:
         return ""
@@ -138,12 +143,13 @@ def _work_facts(report: Report) -> list[str]:
 
 
 def checked(seconds: float, values: float) -> str:
-    """What guards take, and how much of it computes values of tensors (`runtime.guards.value_guards`)."""
+    """The time of the guards, and the part of it for value guards
+    (`runtime.guards.value_guards`)."""
     return duration(seconds) + (f", {duration(values)} of it for values" if values else "")
 
 
 def _a_hit(report: Report, of: Callable[[EntryRecord], float]) -> float:
-    """What a hit pays, on the mean over hits: an entry that is hardly ever met was hardly measured."""
+    """The cost of a hit, as the mean over hits: entries with few hits have few samples."""
     timed = [(entry.hits, of(entry)) for entry in report.entries if of(entry)]
     hits = sum(count for count, _ in timed)
     if not hits:
@@ -154,7 +160,8 @@ def _a_hit(report: Report, of: Callable[[EntryRecord], float]) -> float:
 def _call_facts(report: Report) -> list[str]:
     called = [frame for frame in report.frames if frame.hits or frame.misses]
     facts = []
-    if len(called) == 1:  # the calls of a frame that another one calls are none of the user's
+    # With more frames, some calls are not made by the user.
+    if len(called) == 1:
         calls = counted(called[0].hits + called[0].misses, "call")
         facts.append(f"{calls} ({counted(called[0].hits, 'hit')})")
     if report.guards:
