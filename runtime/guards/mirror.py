@@ -46,7 +46,8 @@ from ..safe_access import (
     shown,
 )
 from . import leaves
-from .interpreter_state import current_device
+from . import tensor_access as tensors
+from .interpreter_state import State, current_device, snapshot
 from .relations import Relation, holds_for, read_number, row_name
 from .rows import Row, TensorSpec
 from .sources import Source, steps
@@ -288,14 +289,10 @@ def _apart(value: Any, sources: tuple[Source, ...], read: Reader) -> bool:
 
 
 def _state() -> Any:
-    from . import interpreter_state as state  # lazy: the native part does not need it
-
-    return state.snapshot()
+    return snapshot()
 
 
 def _history(tensor: torch.Tensor) -> str:
-    from . import tensor_access as tensors  # lazy: the native part does not need it
-
     return tensors.history(tensor)
 
 
@@ -605,13 +602,8 @@ _BEFORE: dict[str, str] = {
 
 def _state_change(before: Any, now: Any) -> str:
     """The part of the interpreter state that differs, as far as the snapshot shows it."""
-    describe = getattr(
-        __import__(f"{__package__}.interpreter_state", fromlist=["interpreter_state"]),
-        "describe_change",
-        None,
-    )
-    if describe is not None:
-        return describe(before, now)
+    if isinstance(before, State) and isinstance(now, State):
+        return now.difference(before)
     if type(before) is tuple and type(now) is tuple and len(before) == len(now):
         places = [str(i) for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
         return f"differs in place {', '.join(places)}"
