@@ -45,6 +45,7 @@ from .plan_cache import serialize as plan_form
 from .programs import step_facts as facts
 from .programs.compiled import Compiled, KernelRecord, Program, Seen, record, show, tell
 from .schedule import plan as schedule
+from .schedule.program_writer import spec as spec_of
 from .triton import devices as gpus
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _plain(planned: _Planned, rows: list[facts.Plain] | None = None) -> kept_pla
         launches = gpu.bound({key: plan_form.Unbound(kept_plans.At(key)) for key in gpu.texts})
     return kept_plans.plain(
         planned.graph,
-        schedule.spec(made, addresses, None, planned.numbers, launches),
+        spec_of(made, addresses, None, planned.numbers, launches),
         planned.source,
         symbols,
         [(kernel.nest.name, kernel.nest.covers, kernel.bytes) for kernel in made.kernels],
@@ -378,7 +379,7 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
         addresses |= planned.replaced.addresses
     launches = {} if planned.gpu is None else planned.gpu.bound(built.gpu)
     records = _records(planned, built, launches)
-    spec = schedule.spec(made, addresses, (keep, planned.replaced), planned.numbers, launches)
+    spec = spec_of(made, addresses, (keep, planned.replaced), planned.numbers, launches)
     program: Program = load(spec)
     planned.clock.lap("load")
     distinct = len(set(symbols.values())) if keep else 0
@@ -414,7 +415,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
 
     graph = planned.graph
     one_by_one = schedule.plan(planned.better, fuse=False)
-    spec = schedule.spec(one_by_one, {})
+    spec = spec_of(one_by_one, {})
     program: Program = load(spec)
     if not isinstance(program, _native.Program):  # a program of another type cannot be exchanged
         return _at_once(planned)

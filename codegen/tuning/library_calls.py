@@ -33,6 +33,7 @@ from ..loops.extents import is_symbolic
 from ..loops.kernel import Kernel
 from ..lower import matmul as lower_product
 from ..schedule import plan as schedule
+from ..schedule.program_writer import spec as spec_of
 from . import cpu as tune
 from . import timing as clock
 from .timing import Timing
@@ -191,5 +192,5 @@ def _program(
     if made.replaced:  # the replacement of the library's call on this machine
         keep = replaced.load(made.replaced.values())
         addresses |= keep.addresses
-    program = load(schedule.spec(made, addresses, keep))
+    program = load(spec_of(made, addresses, keep))
     return lambda: program(*tensors)

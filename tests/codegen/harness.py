@@ -16,6 +16,7 @@ from graftjit.codegen.kernels import registry as replaced
 from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
 from graftjit.codegen.programs.shadow import differs
 from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.schedule.program_writer import spec as spec_of
 from graftjit.ir.graph.nodes import Graph, Node
 from graftjit.ir.passes.pipeline import optimize
 from graftjit.ir.trace.tracer import Tracer
@@ -46,7 +47,7 @@ class Made:
             large = replaced.load(self.plan.replaced.values())
             addresses |= large.addresses
             keep = (keep, large)
-        self.spec = schedule.spec(self.plan, addresses, keep, numbers)
+        self.spec = spec_of(self.plan, addresses, keep, numbers)
         self.run = load(self.spec)
 
     def built(self, nests: list[Any], numbers: dict[str, Any]) -> tuple[dict[str, int], Any]:

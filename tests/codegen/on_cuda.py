@@ -17,6 +17,7 @@ from harness import trace
 from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
 from graftjit.codegen.schedule import gpu_kernels as gpu_plan
 from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.schedule.program_writer import spec as spec_of
 from graftjit.codegen.triton.dialect import TYPES
 from graftjit.ir.graph.interpreter import substitute
 from graftjit.ir.graph.nodes import Graph, Meta, Node
@@ -72,7 +73,7 @@ class Written:
         stand = {key: _loaded(number) for number, key in enumerate(self.kernels.texts)}
         addresses = {k.nest.name: 1 for k in self.plan.kernels if k.device.type == "cpu"}
         launches = self.kernels.bound(stand)
-        self.spec = schedule.spec(self.plan, addresses, None, {}, launches)
+        self.spec = spec_of(self.plan, addresses, None, {}, launches)
         self.texts = dict(enumerate(self.kernels.texts.values()))
 
     def planned(self) -> schedule.Plan:

@@ -41,6 +41,7 @@ from graftjit.codegen.loops.kernel import Kernel
 from graftjit.codegen.lower.builder import RULES
 from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
 from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.schedule.program_writer import spec as spec_of
 from graftjit.ir.errors import CannotTrace, TraceError
 from graftjit.ir.graph.nodes import Graph, Node
 from graftjit.ir.passes.pipeline import optimize
@@ -183,7 +184,7 @@ class Batch:
                 large = replaced.load(one.plan.replaced.values())
                 addresses = {**addresses, **large.addresses}
                 keep = (keep, large)
-            run = load(schedule.spec(one.plan, addresses, keep, numbers))
+            run = load(spec_of(one.plan, addresses, keep, numbers))
             torch.manual_seed(SEED)
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

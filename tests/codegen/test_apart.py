@@ -70,7 +70,7 @@ def test_memory_is_a_reason() -> None:
         return y * 2 + z.sum()
 
     graph = optimize(trace(f, normal(256, 256)))
-    made = schedule._planned(schedule._Task(graph, {}, frozenset(("cpu",))), near=True)
+    made = schedule.drafted(schedule.Task(graph, {}, frozenset(("cpu",))), near=True)
     assert "NF705" in {code for rows in apart.reasons(made).values() for _, _, code in rows}
 
 

@@ -14,9 +14,9 @@ from symbolic import check_open
 from torch import nn
 
 import graftjit
+from graftjit.codegen.fusion import epilogue
 from graftjit.codegen.kernels import convolution as convolutions
 from graftjit.codegen.kernels import matmul_f32 as products
-from graftjit.codegen.schedule import plan as schedule
 from graftjit.runtime.process import hardware as device
 from graftjit.runtime.program.program import Launch
 
@@ -100,7 +100,7 @@ def test_values_are_those_of_a_kernel_apart(case: Any, monkeypatch: pytest.Monke
     with torch.no_grad():
         torch.testing.assert_close(made.run(*inputs), _all(fn(*inputs)), rtol=1e-4, atol=1e-4)
     assert launches(made) == count and any(kernel.host for kernel in made.kernels)
-    monkeypatch.setattr(schedule.epilogue, "hosted", lambda steps, follows, *rest: (steps, follows))
+    monkeypatch.setattr(epilogue, "hosted", lambda steps, follows, *rest: (steps, follows))
     apart = make(fn, *inputs)
     assert launches(apart) > count
     for threads in (1, 2, 3):

@@ -178,8 +178,8 @@ def _few(x: T) -> T:
 
 def test_a_plan_is_made_again_only_where_it_needs_too_much(monkeypatch) -> None:
     calls: list[Any] = []
-    original = schedule._planned
-    monkeypatch.setattr(schedule, "_planned", lambda *a, **k: calls.append(a) or original(*a, **k))
+    original = schedule.drafted
+    monkeypatch.setattr(schedule, "drafted", lambda *a, **k: calls.append(a) or original(*a, **k))
     graph = check(_mlp, X, library=None).graph
     assert len(calls) == 1
     check(_wide, X, library=None)
@@ -203,7 +203,7 @@ def test_what_is_read_late_is_made_late(monkeypatch) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_any_order_keeps_each_step_behind_those_it_follows(row) -> None:
     _name, fn, x = row
-    plan = schedule._planned(schedule._Task(optimize(trace(fn, x)), {}, KINDS), False)
+    plan = schedule.drafted(schedule.Task(optimize(trace(fn, x)), {}, KINDS), False)
     later = sequence.put_off(plan.steps, plan.follows, plan.flow)
     place = {id(step): at for at, step in enumerate(later)}
     assert len(place) == len(plan.steps)

@@ -21,7 +21,7 @@ from graftjit.codegen.build import cxx as build
 from graftjit.codegen.cpp import renderer as cpp
 from graftjit.codegen.loops.loop_nest import Hints
 from graftjit.codegen.programs.shadow import differs
-from graftjit.codegen.schedule import plan as schedule
+from graftjit.codegen.schedule.program_writer import spec as spec_of
 from graftjit.codegen.tuning import cpu as tune
 from graftjit.codegen.tuning import timing as clock
 from graftjit.codegen.tuning.timing import Timing
@@ -367,7 +367,7 @@ def test_each_way_gives_what_eager_gives(name, dtype):
     theirs = theirs if isinstance(theirs, tuple) else (theirs,)
     default = None
     for way, each in zip(ways, kernels, strict=True):
-        spec = schedule.spec(replace(plan, steps=[each]), addresses, library)
+        spec = spec_of(replace(plan, steps=[each]), addresses, library)
         found = load(spec)(*given)
         default = found if default is None else default
         for ours, first, one in zip(found, default, theirs, strict=True):
