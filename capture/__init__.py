@@ -1,1 +1,1 @@
-"""The capture package: a frame's code becomes guards, a graph, effects and replacement code."""
+"""Capture: a frame becomes a graph, guards and replacement code."""

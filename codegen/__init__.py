@@ -1,1 +1,1 @@
-"""Code generation: from a graph to kernels and a program."""
+"""Code generation: a graph becomes kernels and a list of steps."""

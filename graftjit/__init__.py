@@ -1,4 +1,4 @@
-"""graftjit: a just-in-time compiler for PyTorch programs."""
+"""A just-in-time compiler for PyTorch programs: the public API."""
 
 # First: commands that need no torch. In any other process this does nothing.
 from .cli import early as _quick  # noqa: F401

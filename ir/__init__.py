@@ -1,1 +1,1 @@
-"""The ir package: graphs of ATen operators, recorded from torch calls and transformed by passes."""
+"""The graph: operators recorded from torch calls, and passes over them."""

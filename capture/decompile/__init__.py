@@ -1,4 +1,4 @@
-"""The decompiler: emitted code as Python text, for `lower`.
+"""The decompiler: emitted bytecode becomes Python text, for `lower`.
 
 In: a code object. Out: Python text.
 Open first: `writer.py`.

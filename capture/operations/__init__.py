@@ -1,6 +1,6 @@
-"""What an instruction does to values: calls, new objects, operators, items, truth, generators.
+"""Operations on values: calls, new objects, operators, items, truth, generators.
 
-In: a callable or an operator and its operands as values. Out: the result's value, of the model that answers for the kinds of the
-operands.
+In: a callable, or an operator, and its operands as values. Out: the value that the model for these
+kinds of operands gives.
 Open first: `calls.py`.
 """

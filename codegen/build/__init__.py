@@ -1,4 +1,4 @@
-"""The C++ compiler: from text to a library.
+"""The C++ compiler: text becomes a loaded library.
 
 In: C++ text. Out: a loaded library, now or in the background.
 Open first: `cxx.py`.

@@ -1,4 +1,4 @@
-"""Loop nests: the form between a graph and the text of a kernel.
+"""The loop IR: loop nests, the form between graph and kernel text.
 
 In: extents, index expressions, operators. Out: `LoopNest` and its parts, and what can be derived
 from them.

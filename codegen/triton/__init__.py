@@ -1,4 +1,4 @@
-"""Triton kernels: from a loop nest to text and to a cubin.
+"""Triton kernels: a loop nest becomes Triton text and a cubin.
 
 In: a loop nest. Out: Triton text, compiled by worker processes.
 Open first: `renderer.py`.

@@ -1,4 +1,4 @@
-"""The stages of a compilation, as printable objects.
+"""The stages of a compilation, as objects that print, for `lower`.
 
 In: a call. Out: `Lowered`: graphs, kernels, programs, guards.
 Open first: `lowered.py`.

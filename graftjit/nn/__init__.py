@@ -1,6 +1,6 @@
-"""`graftjit.nn`: cells and layers with the names, arguments and defaults of static-graph systems.
+"""Cells and layers with the names and arguments of static-graph programs.
 
-In: programs that imported `nn` from such a system. Out: torch modules. Each layer derives from its
+In: static-graph programs that import `nn`. Out: torch modules. Each layer derives from its
 counterpart in `torch.nn`, computes through it, and has the same state_dict keys. Other names are
 torch's: `nn.Linear` is `torch.nn.Linear`, with torch's arguments. docs/migrating.md lists the
 differences.

@@ -1,4 +1,4 @@
-"""The graph: nodes, metadata, operator schemas, and analyses of a graph.
+"""Graphs and nodes: metadata, schemas, layouts, effects, costs, printed form.
 
 In: recorded operators. Out: `Graph` and `Node`, layouts, effects, costs and printed forms.
 Open first: `nodes.py`.

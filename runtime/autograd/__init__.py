@@ -1,4 +1,4 @@
-"""Autograd of compiled programs.
+"""Autograd: one node around a forward and a backward program.
 
 In: a forward and a backward program. Out: one autograd node with eager's hooks, errors and random
 numbers.

@@ -1,4 +1,4 @@
-"""CUDA: the driver, streams, launches and CUDA graphs.
+"""CUDA: driver, streams, launches, CUDA graphs.
 
 In: programs with steps for a GPU. Out: launched kernels; recorded and replayed graphs.
 Open first: `driver.py`.

@@ -1,4 +1,4 @@
-"""State of the process: session, options, interpreter, hardware.
+"""The process: session, options, interpreter, hardware, faults.
 
 In: environment variables, `JitConfig`, the running interpreter. Out: one `SESSION`, typed options,
 the loaded native extension.
