@@ -20,18 +20,16 @@ import torch
 from ..ir.dataclass import dataclass, field
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
-from ..ir.trace import autocast_cache as cast_cache
+from ..ir.trace import autocast_cache
 from ..ir.trace.tracer import Tracer
-from ..runtime.autograd import rollback as taking_back
+from ..runtime.autograd import rollback
 from ..runtime.guards.dynamic_sizes import Variation
 from ..runtime.guards.interpreter_state import snapshot
 from ..runtime.guards.rows import Row
 from ..runtime.guards.sources import Source
 from ..runtime.guards.tensor_access import history
 from ..runtime.safe_access import Unsure
-from . import alias_guards as aliasing
-from . import helpers as rebuild
-from . import walk_warnings as quiet
+from . import alias_guards, helpers, walk_warnings
 from .breaks import (
     ArrayShares,
     Break,
@@ -48,7 +46,7 @@ from .breaks import (
 from .bytecode.assembler import Assembler
 from .bytecode.decoder import argument_names, decode
 from .bytecode.liveness import live_locals
-from .data_model import frame_inspection as lookers
+from .data_model import frame_inspection
 from .data_model import polyfills as _polyfills  # noqa: F401
 from .emit.break_state import (
     bound_after,
@@ -86,14 +84,14 @@ from .operations import attribute_readers as _readers  # noqa: F401
 from .torch_models import autograd_function as _custom  # noqa: F401
 from .torch_models import differentiate as _differentiating  # noqa: F401
 from .torch_models import foreach as _lists  # noqa: F401
-from .torch_models import numpy_arrays as arrays
+from .torch_models import numpy_arrays
 from .torch_models import optimizer_rules as _optimizer_steps  # noqa: F401
 from .torch_models import optimizers as _optimizers  # noqa: F401
 from .torch_models import state_queries as _questions  # noqa: F401
 from .torch_models.context_managers import GRAD_MODES
 from .torch_models.nested_traces import lift
 from .types import classes as _type_models  # noqa: F401
-from .values import symbolic_numbers as numbers
+from .values import symbolic_numbers
 from .values.containers import NotConstant
 from .values.frames import Frame, Scope, has_two_of_a_name, make_frame
 from .values.value import Tensor, Unread, Value
@@ -239,7 +237,7 @@ class _Attempt:
         builtins = frame.globals.get("__builtins__", __builtins__)
         names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
         scope = Scope(frame.globals, names)
-        self.tracer = Tracer(frame.code.co_qualname, outliving=cast_cache.outliving())
+        self.tracer = Tracer(frame.code.co_qualname, outliving=autocast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.claims_compiling = frame.claims_compiling
         self.machine.handling.outside = sys.exception() is not None
@@ -267,7 +265,7 @@ class _Attempt:
         return frame
 
     def rows(self) -> list[Row]:
-        return numbers.rows(self.machine)
+        return symbolic_numbers.rows(self.machine)
 
     def release(self) -> None:
         """Drop the user's objects, which our exceptions and closures would hold in cycles."""
@@ -283,7 +281,7 @@ class _Attempt:
         m, before = self.machine, snapshot()
         m.frames.append(self.root)
         try:
-            with quiet.walking():
+            with walk_warnings.walking():
                 found = self._walk()
             if m.open_generators:
                 raise GeneratorLeaves
@@ -298,7 +296,7 @@ class _Attempt:
             assert snapshot() == before, "capture changed the interpreter's state"
 
     def _held(self) -> list[Any]:
-        return [*self.input.locals, *lookers.contents(self.input.closure)]
+        return [*self.input.locals, *frame_inspection.contents(self.input.closure)]
 
     # -- walking -----------------------------------------------------------------------------------
     def _refuse(self) -> None:
@@ -314,7 +312,7 @@ class _Attempt:
                 "a comprehension has a name of its own that its closure has as well",
                 m.where,
             )
-        looks = lookers.looks_at_itself(f.code, self.input.globals, self._held())
+        looks = frame_inspection.looks_at_itself(f.code, self.input.globals, self._held())
         if looks is not None:
             raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
 
@@ -400,7 +398,7 @@ class _Attempt:
             return None
         if any(output.ghost._store.borrowed for output in trees.outputs):
             return None
-        arrays.check_shared(self.machine, trees.outputs, [])
+        numpy_arrays.check_shared(self.machine, trees.outputs, [])
         graph = self._finish(trees.outputs)
         program_inputs = self._input_sources() if graph else []
         offset = len(program_inputs)
@@ -415,17 +413,17 @@ class _Attempt:
             made.graph.late = made.graph.mutates and clean
             made.program = self.backend(made.graph)
             made.rerun = clean or getattr(made.program, "tells_begun", False)
-            made.symbolic = numbers.told(self.machine, made.graph)
+            made.symbolic = symbolic_numbers.told(self.machine, made.graph)
             if made.graph.mutates:
                 self._guard_aliases()
                 for source, tensor in self.tracer.followed():
                     self.machine.guard("history", source, history(tensor))
             if clean:
                 raises = self.tracer.may_raise_since(0)
-                made.program = taking_back.again(made.program, made.graph, raises)
+                made.program = rollback.again(made.program, made.graph, raises)
         else:
-            made.program = rebuild.nothing
-        aliasing.guard(self.machine)
+            made.program = helpers.nothing
+        alias_guards.guard(self.machine)
         made.rows = self.rows()
         self.machine.numbers.sealed = True
 
@@ -463,7 +461,7 @@ class _Attempt:
 
     def _broken(self, index: int, stop: Break) -> Capture:
         code, f, m = self.input.code, self.root, self.machine
-        looks = lookers.called_that_looks(code, self.input.globals, self._held())
+        looks = frame_inspection.called_that_looks(code, self.input.globals, self._held())
         if looks is not None or stop.looks:
             who = looks or "a function"
             raise PlainFrame("GB132", f"{who} that is called here looks at this frame", stop.where)
@@ -480,7 +478,7 @@ class _Attempt:
         restored = {
             name: value
             for name, value in dict.items(f.locals)
-            if name in live or name in missed or (raising and lookers.is_shown(value))
+            if name in live or name in missed or (raising and frame_inspection.is_shown(value))
         }
         shape = tuple(kind_of(value) for value in stack)
 
@@ -534,7 +532,7 @@ class _Attempt:
         dry = Emitter(Assembler(code), m, self.root)
         self._body(dry, values, mode, contexts)
         outputs = dry.outputs
-        arrays.check_shared(m, outputs, dry.arrays)
+        numpy_arrays.check_shared(m, outputs, dry.arrays)
         graph = self._finish(outputs)
         made = Capture("code", [], graph, breaks=breaks)
         self._compile(made)

@@ -20,12 +20,12 @@ from ..ir.trace.joint import Joint
 from ..runtime.autograd.freed_graph import SpentProgram
 from ..runtime.autograd.rollback import telling, unwriting
 from ..runtime.errors import BuildError, GraftError, InternalError
-from ..runtime.events import observers as watching
+from ..runtime.events import observers
 from ..runtime.events.events import Fallback
 from ..runtime.process import faults
 from ..runtime.process.session import SESSION
-from .plan_cache import cache as kept_plans
-from .programs import step_facts as facts
+from .plan_cache import cache
+from .programs import step_facts
 from .programs.compiled import Compiled, sampled, show, tell, watched
 from .programs.replay import compile_replay
 
@@ -51,7 +51,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     if graph.late and compiled.mode == "replay":
         compiled.program = unwriting(compiled.program, early(graph))
     compiled.timings["total"] = time.perf_counter() - start
-    watching.tell(lambda: compiled)
+    observers.tell(lambda: compiled)
     if not compiled.part:
         sampled(compiled)
     if compiled.mode != "background":  # `exchange` in pipeline.py emits that event
@@ -63,7 +63,7 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
     SESSION.emit(Fallback(code=code, reason=reason, where=where))
     return Compiled(
         graph, compile_replay(graph), "replay", library=len(graph.calls), reason=reason,
-        steps=facts.by_calls(graph), sketch=facts.sketch(graph, ()),
+        steps=step_facts.by_calls(graph), sketch=step_facts.sketch(graph, ()),
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
 
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """The program from the kept plan of such a graph, or from a new one."""
-    key = kept_plans.key_of(graph) if not tune else None
+    key = cache.key_of(graph) if not tune else None
     try:
         done = _kept(graph, key, background)
     except Exception as error:
@@ -153,14 +153,14 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
 
 
 def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
-    kept = None if key is None or watching.watched() else kept_plans.recall(key)
+    kept = None if key is None or observers.watched() else cache.recall(key)
     if kept is None:
         return None
     if SESSION.options.check:
         from .pipeline import verify
 
         verify(graph, kept)
-    return kept_plans.loaded(graph, kept, stored=background)
+    return cache.loaded(graph, kept, stored=background)
 
 
 def _told(graph: Graph, error: Exception) -> tuple[str, str]:

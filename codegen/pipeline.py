@@ -18,35 +18,36 @@ from ..ir.graph.devices import gpus_of
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.pipeline import PassRecord, optimize
 from ..runtime.errors import BuildError
-from ..runtime.events import observers as watching
+from ..runtime.events import observers
 from ..runtime.events.events import Fallback
-from ..runtime.process import hardware as device
+from ..runtime.process import hardware
 from ..runtime.process.session import SESSION
 from ..runtime.store.store import Library
-from .build import cxx as build
+from .build import cxx
 from .build.background import BACKGROUND
-from .cpp import renderer as cpp
-from .fusion import reasons as apart
+from .cpp import renderer
+from .fusion import reasons
 from .fusion.fuse import KINDS, Kinds
 from .kernels import fixed
 from .kernels import registry as replaced
-from .lower import data_movement as lower_move
-from .lower import gather as lower_index
-from .lower import interpolation as lower_interp
-from .lower import matmul as lower_product
-from .lower import pointwise as lower
-from .lower import pooling as lower_pool
-from .lower import reduction as lower_reduce
-from .lower import scan as lower_scan
-from .lower import scatter as lower_scatter
-from .lower import special as lower_special
-from .plan_cache import cache as kept_plans
-from .plan_cache import serialize as plan_form
-from .programs import step_facts as facts
+from .lower import (
+    data_movement,
+    gather,
+    interpolation,
+    matmul,
+    pointwise,
+    pooling,
+    reduction,
+    scan,
+    scatter,
+    special,
+)
+from .plan_cache import cache, serialize
+from .programs import step_facts
 from .programs.compiled import Compiled, KernelRecord, Program, Seen, record, show, tell
-from .schedule import plan as schedule
+from .schedule import plan
 from .schedule.program_writer import spec as spec_of
-from .triton import devices as gpus
+from .triton import devices
 
 if TYPE_CHECKING:
     from .schedule.gpu_kernels import Written
@@ -54,22 +55,22 @@ if TYPE_CHECKING:
 
 # imported to fill the table of rules
 _TABLES = (
-    lower,
-    lower_product,
-    lower_reduce,
-    lower_scan,
-    lower_special,
-    lower_index,
-    lower_interp,
-    lower_move,
-    lower_pool,
-    lower_scatter,
+    pointwise,
+    matmul,
+    reduction,
+    scan,
+    special,
+    gather,
+    interpolation,
+    data_movement,
+    pooling,
+    scatter,
 )
 Told = Callable[[Graph, Exception], tuple[str, str]]
 
 
 def programmed(
-    graph: Graph, level: str, background: bool, tune: bool, told: Told, key: kept_plans.Key | None
+    graph: Graph, level: str, background: bool, tune: bool, told: Told, key: cache.Key | None
 ) -> Compiled:
     """The graph's program; its plan is kept under `key`. `told` gives code and reason of a failure
     in the background.
@@ -80,31 +81,31 @@ def programmed(
         if tune:
             planned.tune(stored=background)
         return _at_once(planned, stored=background)
-    except build.NotBuilt:
+    except cxx.NotBuilt:
         return _deferred(planned, level, told)
 
 
 def by_aten(graph: Graph) -> Compiled:
     """The graph's operators by ATen, one by one, without passes."""
-    return _finished(_Planned(graph, _Clock({}), graph, schedule.plan(graph, fuse=False)), _Built())
+    return _finished(_Planned(graph, _Clock({}), graph, plan.plan(graph, fuse=False)), _Built())
 
 
-def verify(graph: Graph, kept: kept_plans.Plain) -> None:
+def verify(graph: Graph, kept: cache.Plain) -> None:
     """Raise CheckError if the graph's plan, made anew, differs from the kept one."""
     planned = _planned(graph)
     planned.render()
-    kept_plans.compare(graph, kept, _plain(planned))
+    cache.compare(graph, kept, _plain(planned))
 
 
-def _plain(planned: _Planned, rows: list[facts.Plain] | None = None) -> kept_plans.Plain:
+def _plain(planned: _Planned, rows: list[step_facts.Plain] | None = None) -> cache.Plain:
     """The plan in the form that is kept. Raises NotKept."""
     made, symbols = planned.made, planned.symbols
-    addresses: dict[str, Any] = {name: kept_plans.At(of) for name, of in symbols.items()}
-    addresses |= {one.SYMBOL: kept_plans.At(one.SYMBOL) for one in made.replaced.values()}
+    addresses: dict[str, Any] = {name: cache.At(of) for name, of in symbols.items()}
+    addresses |= {one.SYMBOL: cache.At(one.SYMBOL) for one in made.replaced.values()}
     gpu, launches = planned.gpu, {}
     if gpu is not None:
-        launches = gpu.bound({key: plan_form.Unbound(kept_plans.At(key)) for key in gpu.texts})
-    return kept_plans.plain(
+        launches = gpu.bound({key: serialize.Unbound(cache.At(key)) for key in gpu.texts})
+    return cache.plain(
         planned.graph,
         spec_of(made, addresses, None, planned.numbers, launches),
         planned.source,
@@ -117,7 +118,7 @@ def _plain(planned: _Planned, rows: list[facts.Plain] | None = None) -> kept_pla
     )
 
 
-def _library_calls(made: schedule.Plan) -> int:
+def _library_calls(made: plan.Plan) -> int:
     return sum(
         isinstance(step, Node) or (step.host is not None and step.device.type == "cpu")
         for step in made.steps
@@ -145,7 +146,7 @@ class _Planned:
     graph: Graph
     clock: _Clock
     better: Graph
-    made: schedule.Plan
+    made: plan.Plan
     source: str = ""
     numbers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
@@ -156,15 +157,15 @@ class _Planned:
     asked: list[Question] = field(default_factory=list)  # kernels that have not been measured yet
     # the kernels that replace calls of ATen, if there are any
     replaced: fixed.Loaded | None = None
-    key: kept_plans.Key | None = None  # the plan is kept under this key
+    key: cache.Key | None = None  # the plan is kept under this key
     passes: tuple[PassRecord, ...] = ()  # only recorded for an observer
 
-    def rows(self) -> list[facts.Plain]:
+    def rows(self) -> list[step_facts.Plain]:
         """The facts of each step."""
         symbols: dict[str, tuple[str, ...]] = {name: (of,) for name, of in self.symbols.items()}
         for name, one in () if self.gpu is None else self.gpu.launches.items():
             symbols[name] = tuple([part.text.name for part in one.parts])
-        return facts.rows(self.graph, self.made.steps, symbols, apart.reasons(self.made))
+        return step_facts.rows(self.graph, self.made.steps, symbols, reasons.reasons(self.made))
 
     def sources(self) -> str:
         """The text of all kernels."""
@@ -176,7 +177,7 @@ class _Planned:
         `stored` forbids builds.
         """
         from .tuning import cpu as tune  # lazy: only needed at O2
-        from .tuning import library_calls as tune_products
+        from .tuning import library_calls
 
         if self.gpu is not None:
             self.tune_gpu(stored)
@@ -184,10 +185,10 @@ class _Planned:
         if "cpu" not in self.kinds:
             return
         self.later = stored
-        answers = tune_products.answers(self.better, stored)
+        answers = library_calls.answers(self.better, stored)
         if answers:
-            with tune_products.answered(answers):
-                self.made = schedule.plan(self.better, kinds=self.kinds)
+            with library_calls.answered(answers):
+                self.made = plan.plan(self.better, kinds=self.kinds)
         self.asked = tune.recall(tune.questions(self.made), self.made, stored)
         self.later = False
 
@@ -195,13 +196,13 @@ class _Planned:
         """Tune the GPU kernels and the products with their epilogues; kernels on the CPU beside
         them stay as they are.
         """
-        from .schedule import gpu_kernels as gpu_plan
+        from .schedule import gpu_kernels
         from .tuning import gpu as tune_gpu
 
         self.later = stored
         made = tune_gpu.chosen(self.made, stored)
         if made is not self.made:
-            self.made, self.gpu = gpu_plan.write(made)
+            self.made, self.gpu = gpu_kernels.write(made)
         self.later = False
 
     def render(self) -> None:
@@ -216,8 +217,8 @@ class _Planned:
             self.clock.lap("tune")
         nests = [kernel.nest for kernel in self.made.kernels if kernel.device.type == "cpu"]
         if nests and not self.source:
-            self.source = cpp.render(
-                nests, build.vector_bytes(), self.numbers, self.symbols, self.texts
+            self.source = renderer.render(
+                nests, cxx.vector_bytes(), self.numbers, self.symbols, self.texts
             )
             self.clock.lap("render")
 
@@ -229,13 +230,13 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
     built, so the process that compiles those of GPUs starts now.
     """
     clock = _Clock({})
-    passes: list[PassRecord] | None = [] if watching.watched() else None
+    passes: list[PassRecord] | None = [] if observers.watched() else None
     better = optimize(graph, check=SESSION.options.check, show=show(), records=passes)
     clock.lap("passes")
-    compiler = device.find_compiler() is not None or SESSION.store.bundled()
+    compiler = hardware.find_compiler() is not None or SESSION.store.bundled()
     kinds = frozenset(("cpu",)) if compiler else frozenset[str]()
     found = gpus_of(better)
-    against = gpus.why_not(found) if found else ""
+    against = devices.why_not(found) if found else ""
     if found and not against:
         kinds |= {"cuda"}
         if expect:
@@ -244,8 +245,8 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
             cubins.expect()
     if any("_backward" in str(node.target) for node in better.nodes if node.op == "call"):
         # lazy: it fills the table of rules with some that few programs need
-        from .lower import backward as lower_backward  # noqa: F401
-    planned = _Planned(graph, clock, better, schedule.plan(better, kinds=kinds), kinds=kinds)
+        from .lower import backward  # noqa: F401
+    planned = _Planned(graph, clock, better, plan.plan(better, kinds=kinds), kinds=kinds)
     planned.passes = tuple(passes or ())
     clock.lap("plan")
     _write_gpu(planned)
@@ -279,20 +280,22 @@ def _gpu_kernels(planned: _Planned, stored: bool) -> dict[str, Any]:
     """
     if planned.gpu is None or not planned.gpu.launches:
         return {}
-    from .schedule import gpu_kernels as gpu_plan
+    from .schedule import gpu_kernels
     from .triton import cubins
 
     found: dict[str, Any] = {}
-    for attempt in range(gpu_plan.ATTEMPTS):
+    for attempt in range(gpu_kernels.ATTEMPTS):
         try:
-            found = gpu_plan.load(planned.gpu, planned.graph.name, _covers(planned), stored)
+            found = gpu_kernels.load(planned.gpu, planned.graph.name, _covers(planned), stored)
             break
         except BuildError as error:
             if SESSION.options.check:
                 raise
-            one_by_one = isinstance(error, cubins.NotCompiled) and attempt + 1 < gpu_plan.ATTEMPTS
+            one_by_one = (
+                isinstance(error, cubins.NotCompiled) and attempt + 1 < gpu_kernels.ATTEMPTS
+            )
             if one_by_one:
-                made = gpu_plan.refuse(planned.made, planned.gpu, error.failed)  # type: ignore[attr-defined]
+                made = gpu_kernels.refuse(planned.made, planned.gpu, error.failed)  # type: ignore[attr-defined]
                 _replan(planned, planned.kinds, made)
             else:
                 _without_gpu(str(error).splitlines()[0])
@@ -313,9 +316,9 @@ def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Librar
         planned.replaced = replaced.load(calls.values(), stored=stored) if calls else None
         if not planned.source:
             return None
-        return build.load(planned.source, names, planned.graph.name, covers, stored)
+        return cxx.load(planned.source, names, planned.graph.name, covers, stored)
     except BuildError:
-        if device.find_compiler() is not None:
+        if hardware.find_compiler() is not None:
             raise
     finally:
         planned.clock.lap("build")
@@ -324,12 +327,12 @@ def _library(planned: _Planned, covers: tuple[str, ...], stored: bool) -> Librar
     return None
 
 
-def _replan(planned: _Planned, kinds: Kinds, made: schedule.Plan | None = None) -> None:
+def _replan(planned: _Planned, kinds: Kinds, made: plan.Plan | None = None) -> None:
     """Replace the plan by this one, or by one with kernels only for these devices. It is
     not kept.
     """
     planned.kinds, planned.key, planned.gpu = kinds, None, None
-    planned.made = made or schedule.plan(planned.better, kinds=kinds)
+    planned.made = made or plan.plan(planned.better, kinds=kinds)
     planned.source, planned.asked, planned.replaced = "", [], None
     for names in (planned.symbols, planned.numbers, planned.texts):
         names.clear()
@@ -340,9 +343,9 @@ def _write_gpu(planned: _Planned) -> None:
     """Write the text of the kernels on GPUs, if the plan may have some."""
     if "cuda" in planned.kinds:
         # lazy: programs on the CPU do not need it
-        from .schedule import gpu_kernels as gpu_plan
+        from .schedule import gpu_kernels
 
-        planned.made, planned.gpu = gpu_plan.write(planned.made)
+        planned.made, planned.gpu = gpu_kernels.write(planned.made)
         planned.clock.lap("render_gpu")
 
 
@@ -387,7 +390,7 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
     laps, library = planned.clock.laps, _library_calls(made)
     rows, was = planned.rows(), {one.name: one.cached for one in records}
     if planned.key is not None:
-        kept_plans.keep(planned.key, lambda: _plain(planned, rows))
+        cache.keep(planned.key, lambda: _plain(planned, rows))
     done = Compiled(
         graph,
         program,
@@ -397,12 +400,12 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
         library,
         distinct,
         timings=laps,
-        steps=facts.told(graph, rows, was),
-        sketch=facts.sketch(graph, rows),
+        steps=step_facts.told(graph, rows, was),
+        sketch=step_facts.sketch(graph, rows),
         source=planned.sources(),
         sampled=program,
     )
-    watching.tell(
+    observers.tell(
         lambda: Seen(graph, planned.passes, made, {r.name: r.source for r in records}, done)
     )
     return done
@@ -414,7 +417,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
     from ..runtime.executor.lower import load
 
     graph = planned.graph
-    one_by_one = schedule.plan(planned.better, fuse=False)
+    one_by_one = plan.plan(planned.better, fuse=False)
     spec = spec_of(one_by_one, {})
     program: Program = load(spec)
     if not isinstance(program, _native.Program):  # a program of another type cannot be exchanged

@@ -23,10 +23,10 @@ from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Meta, Node, Ref
 from ..ir.passes.pipeline import PassRecord
 from ..ir.symbolic.expr import hint_of
-from ..runtime.autograd import rng_state as generators
+from ..runtime.autograd import rng_state
 from ..runtime.autograd.joint_program import JointProgram, Plan
 from ..runtime.errors import CheckError
-from ..runtime.events import observers as watching
+from ..runtime.events import observers
 from ..runtime.events.events import Fallback
 from ..runtime.process.session import SESSION
 from .lower import backward as lower_backward
@@ -44,10 +44,10 @@ def compile_joint(
 ) -> tuple[JointProgram, Any]:
     """(program, the compiled forward). `build` compiles a graph without gradients."""
     started, passes = time.perf_counter(), list[PassRecord]()
-    watched = watching.watched()
+    watched = observers.watched()
     halves = divide(graph, check=check, show=show, records=passes if watched else None)
     spent = time.perf_counter() - started
-    watching.tell(
+    observers.tell(
         lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)
     )
     forward = build(halves.forward)
@@ -150,7 +150,7 @@ def _plan(graph: Graph, halves: Halves) -> Plan:
         dirty=dirty,
         parameters=joint.parameters,
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
-        random=generators.drawn_from(graph),
+        random=rng_state.drawn_from(graph),
         written=tuple(graph.written),
         before=wanted_before(graph),
         inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
@@ -184,7 +184,7 @@ class Twin:
 
     def begin(self, inputs: Sequence[Any]) -> Any:
         graph, n = self._graph, len(self._graph.inputs)
-        before = generators.states(generators.drawn_from(graph))
+        before = rng_state.states(rng_state.drawn_from(graph))
         with torch.enable_grad():
             # copies of the inputs that the program writes to later
             bare = [
@@ -199,7 +199,7 @@ class Twin:
             twins = [t.clone() if at in graph.written else t for at, t in enumerate(twins)]
             results = self._replay(*twins, *inputs[n:])
             found = self._plan.pieces_of(results, twins)
-        generators.put_back(before)
+        rng_state.put_back(before)
         others = [results[number].detach() for _, number in self._others]
         return leaves, found, twins, others, []
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from .context import current_context
-from .dispatch import frame_policy as hook
+from .dispatch import frame_policy
 from .dispatch.shared_entries import KIN
 from .dispatch.unit import UNITS, Unit, check, first_state, on_rerun
 from .dispatch.unit_events import measured, place_of
@@ -277,10 +277,10 @@ def _unit_of(target: Any) -> Any:
 def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
     """The report on a unit and on frames met below it. With `before` (number of calls of each
     state, by id), also on everything called since, whichever unit compiled it."""
-    rows = [*unit.counted(), *hook.counted(unit)]
+    rows = [*unit.counted(), *frame_policy.counted(unit)]
     if before is not None:
         told = {id(state) for state, _ in rows}
-        everywhere = hook.everywhere()
+        everywhere = frame_policy.everywhere()
         ran = {id(s) for s, row in everywhere if row.hits + row.misses > before.get(id(s), 0)}
         rows += [
             (state, row)
@@ -302,7 +302,7 @@ def report(target: Any = None) -> Report:
 def everything_counted() -> list[events.Event]:
     """The totals and measurements of everything alive, including frames met below jitted
     functions."""
-    rows = hook.everywhere()
+    rows = frame_policy.everywhere()
     return [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
 
 
@@ -315,7 +315,7 @@ def reset(target: Any = None) -> None:
     for unit in list(UNITS):
         unit.reset()
     KIN.forget()
-    hook.reset()
+    frame_policy.reset()
     SESSION.log.clear()
 
 
@@ -335,7 +335,7 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
     Raises what the call raises, and UserError (a TypeError) if the target is not callable.
     """
     fresh = fresh_copy(target)
-    earlier = hook.everywhere()  # kept alive, so that their ids are not reused
+    earlier = frame_policy.everywhere()  # kept alive, so that their ids are not reused
     before = {id(state): row.hits + row.misses for state, row in earlier}
     fresh(*args, **kwargs)
     return _report(_unit_of(fresh)._unit, before)
@@ -371,8 +371,8 @@ def fresh_copy(target: Any) -> Any:
 
 SESSION.totals = everything_counted
 _native.set_callbacks(
-    policy=hook.policy,
-    state_for=hook.state_for_code,
+    policy=frame_policy.policy,
+    state_for=frame_policy.state_for_code,
     on_rerun=on_rerun,
     check=check if SESSION.options.check else None,
 )

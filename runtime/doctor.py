@@ -28,7 +28,7 @@ import torch
 from ..ir.dataclass import dataclass
 from .cuda import driver
 from .errors import GraftError
-from .process import hardware as device
+from .process import hardware
 from .process.options import VARIABLES, read_environment, unknown_variables
 from .process.python_version import require_supported
 from .process.session import SESSION
@@ -79,11 +79,11 @@ def _packages() -> Iterator[Check]:
             yield Check(package, "mend", "missing", f"pip install {package}")
         else:
             yield Check(package, "ok", found)
-    found = device.triton_version()
-    oldest = ".".join(map(str, device.OLDEST_TRITON))
+    found = hardware.triton_version()
+    oldest = ".".join(map(str, hardware.OLDEST_TRITON))
     if not found:
         yield Check("triton", "note", "missing: no GPU kernels", "pip install 'graftjit[gpu]'")
-    elif tuple(map(int, re.findall(r"\d+", found)[:2])) < device.OLDEST_TRITON:
+    elif tuple(map(int, re.findall(r"\d+", found)[:2])) < hardware.OLDEST_TRITON:
         yield Check(
             "triton", "note", f"{found}: too old, no GPU kernels", f"pip install 'triton>={oldest}'"
         )
@@ -125,17 +125,17 @@ extern "C" int probe(int n) {
 
 
 def _compiler() -> Iterator[Check]:
-    compiler = device.find_compiler()
+    compiler = hardware.find_compiler()
     if compiler is None:
         yield Check(
             "compiler",
             "mend",
-            "none of CXX, " + ", ".join(device.COMPILER_NAMES) + " found; programs"
+            "none of CXX, " + ", ".join(hardware.COMPILER_NAMES) + " found; programs"
             " run as ATen steps",
             "install g++ (apt install g++) or clang++, or set CXX",
         )
         return
-    yield Check("compiler", "ok", f"{device.compiler_version(compiler)} ({compiler.path})")
+    yield Check("compiler", "ok", f"{hardware.compiler_version(compiler)} ({compiler.path})")
     with tempfile.TemporaryDirectory(prefix="graftjit-doctor-") as folder:
         target = Path(folder) / "probe.so"
         command = [
@@ -179,11 +179,11 @@ def _compiler() -> Iterator[Check]:
 
 
 def _processor() -> Iterator[Check]:
-    cpu = device.cpu()
+    cpu = hardware.cpu()
     yield Check("processor", "ok", f"{cpu.model} ({cpu.machine})")
     state = "ok" if cpu.isa != "scalar" else "note"
     yield Check("vector set", state, f"{cpu.isa}, {cpu.vector_bits} bits")
-    runtimes = device.openmp_runtimes()
+    runtimes = hardware.openmp_runtimes()
     threads = f"{torch.get_num_threads()} threads"
     if len(runtimes) > 1:
         yield Check(
@@ -199,11 +199,11 @@ def _processor() -> Iterator[Check]:
 
 
 def _gpu() -> Iterator[Check]:
-    found = device.gpus()
+    found = hardware.gpus()
     for gpu in found:
         capability = ".".join(map(str, gpu.capability))
         row = f"{gpu.name}, sm {capability}, {gpu.memory / 2**30:.0f} GiB"
-        if gpu.capability >= device.LEAST_CAPABILITY:
+        if gpu.capability >= hardware.LEAST_CAPABILITY:
             yield Check("GPU", "ok", row)
         else:
             yield Check(

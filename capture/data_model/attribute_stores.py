@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...runtime import safe_access as safe
+from ...runtime import safe_access
 from ...runtime.guards.sources import Source
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
@@ -22,7 +22,7 @@ from ..values.effects import SetAttr
 from ..values.frames import Scope
 from ..values.value import Cell, Const, Dict, Function, Instance, Obj, Tensor, Value
 from ..values.wrap import freeze
-from . import function_attributes as functions
+from . import function_attributes
 from .attributes import (
     DESCRIPTORS,
     MISSING,
@@ -80,7 +80,7 @@ _REFUSALS = {
 Store = Callable[["Machine", Any, str, "Value | None"], None]
 # (kind of value, name of the attribute, or None for all names) -> how it is stored. Models add rows.
 STORES: dict[tuple[type[Value], str | None], Store] = {
-    (Function, None): functions.store,
+    (Function, None): function_attributes.store,
     (Cell, "cell_contents"): lambda m, cell, name, item: m.store_cell(cell, item),
 }
 
@@ -178,7 +178,7 @@ def _is_own_slot(value: Any, member: Any) -> bool:
     owner = member.__objclass__
     cls = real_class(value)
     assert cls is not None
-    return "__slots__" in vars(owner) and any(base is owner for base in safe.mro_of(cls))
+    return "__slots__" in vars(owner) and any(base is owner for base in safe_access.mro_of(cls))
 
 
 def _no_place(value: Any, name: str, absent: bool, deleted: bool) -> Thrown:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...runtime import _native
-from ...runtime import safe_access as safe
+from ...runtime import _native, safe_access
 from ...runtime.guards.sources import Source
 from ...runtime.safe_access import MISSING
 from ...runtime.safe_access import in_classes as mro_lookup
@@ -43,8 +42,7 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import IDENTITY_TYPES, decides_for_itself, freeze
-from . import container_iterators
-from . import skiplist as refusals
+from . import container_iterators, skiplist
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -86,7 +84,7 @@ def no_attribute(error: Thrown) -> bool:
 
 def instance_dict(value: Any) -> dict[str, Any] | None:
     """The instance dict, read without user code, or None."""
-    found = safe.instance_dict(value)
+    found = safe_access.instance_dict(value)
     return found if is_kind(found, dict) else None
 
 
@@ -94,7 +92,7 @@ def in_instance_dict(own: dict[str, Any] | None, name: str) -> Any:
     """The item of an instance dict under a name, or MISSING; runs no code of a key's class."""
     found = _native.look_up(own or {}, name)
     if found is None:
-        raise safe.Unsure(name)
+        raise safe_access.Unsure(name)
     return found[0] if found else MISSING
 
 
@@ -267,7 +265,7 @@ def bind_raw(m: Machine, value: Value, name: str, raw: Any) -> Value:
         limit = m.heap.overlay[value]["maxlen"]
         assert limit is not None
         return limit
-    code = refusals.of_descriptor(raw)
+    code = skiplist.of_descriptor(raw)
     raise Break(code, f"descriptor {type(raw).__name__} of attribute {name!r}")
 
 
@@ -341,7 +339,7 @@ def _empty(value: Value, name: str) -> Value:
     assert cls is not None
     if not _SAYS_MODULE:
         return _absent(value, name)
-    raise NoAttribute(name, safe.name_of(cls).removeprefix("__main__."), exact=True)
+    raise NoAttribute(name, safe_access.name_of(cls).removeprefix("__main__."), exact=True)
 
 
 def type_of(m: Machine, value: Value) -> Value:

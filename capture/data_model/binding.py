@@ -16,8 +16,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
-from ..values import containers
-from ..values import registry as tables
+from ..values import containers, registry
 from ..values.containers import raises
 from ..values.value import Const, Dict, Partial, Sequence, Value
 
@@ -113,7 +112,7 @@ def _takes(real: Any, count: int, names: tuple[str, ...]) -> bool:
     return True
 
 
-def modelled(m: Machine, real: Any, model: tables.Model, args: Args, kwargs: Kwargs) -> Value:
+def modelled(m: Machine, real: Any, model: registry.Model, args: Args, kwargs: Kwargs) -> Value:
     """Call a modelled callable; wrong arguments are a break, so that Python raises."""
     if not _takes(real, len(args), tuple(kwargs)):
         raise Break("GB121", f"{real.__name__}() with these arguments")

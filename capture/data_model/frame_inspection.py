@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...ir.location import Location
-from ...runtime import _native
-from ...runtime import safe_access as safe
+from ...runtime import _native, safe_access
 from ..bytecode.decoder import decode
 from ..exact_type import is_kind
 from ..values.value import Const, Tensor, Value
@@ -254,17 +253,17 @@ class _Search:
         elif issubclass(kind, type):
             self._methods(value)
         elif issubclass(kind, types.ModuleType) or kind.__flags__ & HEAP_TYPE:
-            own = safe.instance_dict(value)
+            own = safe_access.instance_dict(value)
             if type(own) is dict and not (issubclass(kind, types.ModuleType) and _is_trusted(own)):
                 self._attributes(own)
-                self.todo.append(safe.dict_get(own, "_modules"))  # of a torch module
+                self.todo.append(safe_access.dict_get(own, "_modules"))  # of a torch module
             if id(kind) not in self.seen:
                 self.todo.append(kind)
 
     def _methods(self, cls: type) -> None:
         """Add the methods of a class and its bases, without those of trusted modules."""
-        for base in safe.mro_of(cls):
-            own = safe.class_dict(base)
+        for base in safe_access.mro_of(cls):
+            own = safe_access.class_dict(base)
             if base is not object and not _is_trusted(own):
                 self._attributes(own, _CALLED)
 

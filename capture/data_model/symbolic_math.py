@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...ir.symbolic.expr import apply, bounds_of, is_symbolic, kind_of, made
-from ..values import symbolic_numbers as numbers
+from ..values import symbolic_numbers
 from ..values.value import Const, Sequence, Value
 
 if TYPE_CHECKING:
@@ -30,28 +30,28 @@ _LARGEST = sys.float_info.max
 
 def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
     """fn(*args) of numbers of which one is unbound; None if it needs plain numbers."""
-    if not any(numbers.is_number(value) for value in args):
+    if not any(symbolic_numbers.is_number(value) for value in args):
         return _product(m, args) if fn is math.prod else None
     if len(args) == 1 and fn in _FINITE:
-        finite = within(m, numbers.operand(m, args[0]), -_LARGEST, _LARGEST)
+        finite = within(m, symbolic_numbers.operand(m, args[0]), -_LARGEST, _LARGEST)
         return Const(_FINITE[fn]) if finite else None
     if len(args) == 1:
-        rule, given = _RULES.get(fn), numbers.operand(m, args[0])
+        rule, given = _RULES.get(fn), symbolic_numbers.operand(m, args[0])
         # Python computes a number that is known by now, and may refuse it: float(1 << 2000).
         expr = None if rule is None or not is_symbolic(given) else rule(m, given)
-        return None if expr is None else numbers.number(m, expr)
+        return None if expr is None else symbolic_numbers.number(m, expr)
     if len(args) == 2 and fn is divmod:
-        whole = numbers.computed(m, "//", *args)
-        rest = None if whole is None else numbers.computed(m, "%", *args)
+        whole = symbolic_numbers.computed(m, "//", *args)
+        rest = None if whole is None else symbolic_numbers.computed(m, "%", *args)
         return None if whole is None or rest is None else Sequence([whole, rest], tuple)
     if len(args) == 2 and fn is pow:
-        return numbers.computed(m, "**", *args)
-    if len(args) == 2 and fn is math.pow and all(map(numbers.like_number, args)):
-        given = [numbers.operand(m, value) for value in args]
+        return symbolic_numbers.computed(m, "**", *args)
+    if len(args) == 2 and fn is math.pow and all(map(symbolic_numbers.like_number, args)):
+        given = [symbolic_numbers.operand(m, value) for value in args]
         real = [apply("float", one) if is_symbolic(one) else float(one) for one in given]
         expr = power(m, *real) if is_symbolic(real) else None
-        return None if expr is None else numbers.number(m, expr)
-    if len(args) == 2 and fn is round and numbers.is_whole(args[0]):
+        return None if expr is None else symbolic_numbers.number(m, expr)
+    if len(args) == 2 and fn is round and symbolic_numbers.is_whole(args[0]):
         places = args[1]
         return args[0] if isinstance(places, Const) and places.value in (None, 0, 1, 2) else None
     return None
@@ -59,18 +59,18 @@ def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
 
 def _product(m: Machine, args: list[Value]) -> Value | None:
     """math.prod() of ints."""
-    if len(args) != 1 or not numbers.has_numbers(args[0]):
+    if len(args) != 1 or not symbolic_numbers.has_numbers(args[0]):
         return None
     items = args[0].items  # type: ignore[attr-defined]
-    return product(m, items) if all(map(numbers.like_whole, items)) else None
+    return product(m, items) if all(map(symbolic_numbers.like_whole, items)) else None
 
 
 def product(m: Machine, items: list[Value]) -> Value:
     """The product of ints."""
     total: Any = 1
     for item in items:
-        total = total * numbers.operand(m, item)
-    return numbers.number(m, total)
+        total = total * symbolic_numbers.operand(m, item)
+    return symbolic_numbers.number(m, total)
 
 
 def within(m: Machine, expr: Any, low: float, high: float) -> bool:
@@ -78,9 +78,9 @@ def within(m: Machine, expr: Any, low: float, high: float) -> bool:
     least, most = bounds_of(expr)
     if least >= low and most <= high:
         return True
-    if not numbers.varies(m, expr):
+    if not symbolic_numbers.varies(m, expr):
         return False
-    facts = numbers.with_where(m)
+    facts = symbolic_numbers.with_where(m)
     ends = (int(low), int(high)) if kind_of(expr) == "int" else (low, high)
     if low == -high:
         size = abs(expr) if kind_of(expr) == "int" else apply("abs", expr)
@@ -165,4 +165,4 @@ _RULES: dict[Any, Rule] = {
 }
 
 
-numbers.REGISTERED["**"] = power
+symbolic_numbers.REGISTERED["**"] = power

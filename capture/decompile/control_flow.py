@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ir.dataclass import dataclass
-from .. import helpers as rebuild
+from .. import helpers
 from ..bytecode.decoder import Decoded, Handler, Instr, stack_effect
 from ..bytecode.opcodes import FINAL, JUMPS
 
 EXIT = -1
 CLEANUP = (("COPY", 3), ("POP_EXCEPT", None), ("RERAISE", 1))
 """A handler made by the compiler around other handlers: it only ends what they began."""
-FAULTS, FAULT_LENGTH = (rebuild.failed_before, rebuild.failed_halfway), 8
+FAULTS, FAULT_LENGTH = (helpers.failed_before, helpers.failed_halfway), 8
 """The emitter's fault handlers call one of these within their first instructions."""
 
 

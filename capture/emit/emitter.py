@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from .. import helpers as rebuild
+from .. import helpers
 from ..breaks import Break
 from ..bytecode.assembler import Assembler
 from ..bytecode.decoder import decode
 from ..bytecode.encoder import Cover, Label
 from ..interpreter.machine import Machine
-from ..values import symbolic_numbers as numbers
+from ..values import symbolic_numbers
 from ..values.containers import is_one
 from ..values.effects import Effect, Filled, SetAttr, SetGlobal, SetVariable, Written
 from ..values.frames import Frame
@@ -71,7 +71,7 @@ class Emitter:
                 name = self.temps[value] = asm.fresh("out")
                 asm.store_fast(name)
                 if value.ghost._store.borrowed:
-                    asm.call_const(rebuild.keep_size, partial(asm.load_fast, name))
+                    asm.call_const(helpers.keep_size, partial(asm.load_fast, name))
                     asm.pop_top()
 
     # -- faults ------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Emitter:
     def _compute(self, value: Held) -> None:
         """Compute a symbolic number from numbers outside, before anything changes."""
         self.loaded[value] = None
-        made, sources = numbers.function_of(self.m, value.expr)
+        made, sources = symbolic_numbers.function_of(self.m, value.expr)
         self.asm.call_const(made, *[partial(self.asm.load_source, source) for source in sources])
         self._remember(value)
 
@@ -335,9 +335,9 @@ def _set_variable(e: Emitter, effect: SetVariable) -> None:
 
 
 _FAILED: dict[str, Callable[[BaseException], object]] = {
-    "program": rebuild.program_failed,
-    "before": rebuild.failed_before,
-    "halfway": rebuild.failed_halfway,
+    "program": helpers.program_failed,
+    "before": helpers.failed_before,
+    "halfway": helpers.failed_halfway,
 }
 _REPLAY: dict[type, Callable[[Emitter, Any], None]] = {
     Filled: _filled,

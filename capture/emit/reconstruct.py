@@ -15,16 +15,15 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import helpers as rebuild
+from .. import helpers
 from ..breaks import Break, GeneratorLeaves
 from ..data_model import container_iterators
 from ..data_model.attributes import STAND_INS
 from ..data_model.instance_dicts import InstanceDict
 from ..exact_type import is_kind
-from ..torch_models import numpy_arrays as arrays
+from ..torch_models import numpy_arrays
 from ..torch_models.context_managers import GRAD_MODES
-from ..types import deques
-from ..types import exceptions as exception_objects
+from ..types import deques, exceptions
 from ..types.container_subclasses import base_of
 from ..values.containers import is_exact
 from ..values.value import (
@@ -83,7 +82,7 @@ def _sequence(e: Emitter, value: Sequence) -> None:
         name = asm.fresh("items")
         asm.store_fast(name)
         asm.call_const(
-            rebuild.make_record, lambda: asm.load_const(value.cls), lambda: asm.load_fast(name)
+            helpers.make_record, lambda: asm.load_const(value.cls), lambda: asm.load_fast(name)
         )
 
 
@@ -98,7 +97,7 @@ def _dict(e: Emitter, value: Dict) -> None:
         e.asm.build_map(0)
     e._remember(value)
     if value.items:
-        _write_pairs(e, value, rebuild.fill_dict)
+        _write_pairs(e, value, helpers.fill_dict)
 
 
 def _write_pairs(e: Emitter, value: Dict, helper: Any) -> None:
@@ -149,7 +148,7 @@ def _set_steps(e: Emitter, value: Set) -> None:
     e.asm.store_fast(name)
     steps = tuple(step for step, _ in value.history)
     e.asm.call_const(
-        rebuild.replay_set,
+        helpers.replay_set,
         lambda: e.push(value),
         lambda: e.asm.load_const(steps),
         lambda: e.asm.load_fast(name),
@@ -167,7 +166,7 @@ def _method(e: Emitter, value: Method) -> None:
     if isinstance(value.func, Obj) and is_kind(value.func.value, c_types):
         descriptor: Any = value.func.value
         e.asm.call_const(
-            rebuild.bound, lambda: e.asm.load_const(descriptor), lambda: e.push(value.receiver)
+            helpers.bound, lambda: e.asm.load_const(descriptor), lambda: e.push(value.receiver)
         )
         return
     e.asm.call_const(types.MethodType, lambda: e.push(value.func), lambda: e.push(value.receiver))
@@ -218,7 +217,7 @@ def _function(e: Emitter, value: Function) -> None:
     closure = fields.pop("__closure__", None) or Sequence(list(value.closure), tuple)
 
     e.asm.call_const(
-        rebuild.make_function,
+        helpers.make_function,
         lambda: e.asm.load_const(value.code),
         lambda: e.asm.load_const(scope),
         lambda: e.asm.load_const((value.name, value.qualname)),
@@ -230,12 +229,12 @@ def _function(e: Emitter, value: Function) -> None:
     )
     if value.namespace is not None and value.namespace.items:
         e._remember(value)
-        _write_pairs(e, value.namespace, rebuild.fill_dict)
+        _write_pairs(e, value.namespace, helpers.fill_dict)
 
 
 def _instance(e: Emitter, value: Instance) -> None:
     if issubclass(value.cls.value, BaseException):  # type: ignore[attr-defined]
-        exception_objects.build(e, value)
+        exceptions.build(e, value)
         return
     if value.cls.value in STAND_INS:  # type: ignore[attr-defined]
         raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
@@ -258,7 +257,7 @@ def _instance(e: Emitter, value: Instance) -> None:
 
 
 def _instance_dict(e: Emitter, value: InstanceDict) -> None:
-    e.asm.call_const(rebuild.attributes_of, lambda: e.push(value.owner))
+    e.asm.call_const(helpers.attributes_of, lambda: e.push(value.owner))
 
 
 def _super(e: Emitter, value: Super) -> None:
@@ -281,14 +280,14 @@ def _getter(e: Emitter, value: Getter) -> None:
 def _context(e: Emitter, value: Context) -> None:
     if value.cls in GRAD_MODES:
         e.asm.call_const(
-            rebuild.grad_context,
+            helpers.grad_context,
             lambda: e.asm.load_const(value.cls),
             lambda: e.asm.load_const(value.before),
             lambda: e.asm.load_const(value.args),
         )
         return
     e.asm.call_const(
-        rebuild.make_context,
+        helpers.make_context,
         lambda: e.asm.load_const(value.cls),
         lambda: e.asm.load_const(value.args),
         lambda: e.asm.load_const(value.kwargs),
@@ -306,7 +305,7 @@ def _iterator(e: Emitter, value: Iterator) -> None:
     container_iterators.refuse_half_way(value)
     kind = container_iterators.type_of(value)
     if value.over and kind is not None:
-        e.asm.call_const(rebuild.spent_iterator, lambda: e.asm.load_const(kind))
+        e.asm.call_const(helpers.spent_iterator, lambda: e.asm.load_const(kind))
         return
     _ITERATORS[value.kind](e, *value.parts)
 
@@ -322,13 +321,13 @@ def _at(make: Callable[..., Any]) -> Callable[[Emitter, Value, int], None]:
 
 def _items_iterator(e: Emitter, items: list[Value], index: int) -> None:
     e.asm.call_const(
-        rebuild.sequence_iterator, lambda: _tuple_of(e, items), lambda: e.asm.load_const(index)
+        helpers.sequence_iterator, lambda: _tuple_of(e, items), lambda: e.asm.load_const(index)
     )
 
 
 def _dict_iterator(e: Emitter, of: Dict, kind: str, index: int, since: int, backward: bool) -> None:
     parts = [partial(e.asm.load_const, one) for one in (kind, index, backward)]
-    e.asm.call_const(rebuild.dict_iterator, lambda: e.push(of), *parts)
+    e.asm.call_const(helpers.dict_iterator, lambda: e.push(of), *parts)
 
 
 def _enumerate(e: Emitter, inner: Iterator, start: int) -> None:
@@ -360,14 +359,14 @@ def _called(e: Emitter, func: Value, sentinel: Value) -> None:
 
 
 _ITERATORS: dict[str, Callable[..., None]] = {
-    "sequence": _at(rebuild.sequence_iterator),
-    "constant": _at(rebuild.constant_iterator),
-    "set": _at(rebuild.set_iterator),
-    "reversed list": _at(rebuild.reversed_list),
-    "reversed constant": _at(rebuild.reversed_constant),
+    "sequence": _at(helpers.sequence_iterator),
+    "constant": _at(helpers.constant_iterator),
+    "set": _at(helpers.set_iterator),
+    "reversed list": _at(helpers.reversed_list),
+    "reversed constant": _at(helpers.reversed_constant),
     "items": _items_iterator,
     "object": _object_iterator,
-    "items of an object": _at(rebuild.item_iterator),
+    "items of an object": _at(helpers.item_iterator),
     "dict": _dict_iterator,
     "enumerate": _enumerate,
     "zip": _zip,
@@ -388,7 +387,7 @@ def write_back(e: Emitter, target: Value) -> None:
             e.push(target)
             e.asm.store_attr("cell_contents")
     elif isinstance(target, Dict):
-        _write_pairs(e, target, rebuild.rewrite_dict if target.whole else rebuild.fill_dict)
+        _write_pairs(e, target, helpers.rewrite_dict if target.whole else helpers.fill_dict)
     elif isinstance(target, Set):
         if not is_exact(target):
             raise Break("GB125", "a set whose order is not known")
@@ -409,10 +408,10 @@ def _write_list(e: Emitter, target: Sequence) -> None:
     parts = (lambda: e.push(target), lambda: e.asm.load_fast(name))
     if part:
         e.asm.call_const(
-            rebuild.change_list, *parts, *[partial(e.asm.load_const, one) for one in (places, kept)]
+            helpers.change_list, *parts, *[partial(e.asm.load_const, one) for one in (places, kept)]
         )
     else:
-        e.asm.call_const(rebuild.rewrite_list, *parts)
+        e.asm.call_const(helpers.rewrite_list, *parts)
     e.asm.pop_top()
 
 
@@ -434,7 +433,7 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     DictView: _dict_view,
     Set: _set,
     Slice: _slice,
-    Array: arrays.fresh,
+    Array: numpy_arrays.fresh,
     Method: _method,
     BuiltinMethod: _builtin_method,
     Cell: _cell,

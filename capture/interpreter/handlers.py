@@ -14,14 +14,11 @@ from typing import Any
 from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..bytecode.decoder import Instr
-from ..data_model import attribute_stores as stores
-from ..data_model import attributes, iteration
+from ..data_model import attribute_stores, attributes, iteration
 from ..operations import operators
-from ..torch_models import context_managers as contexts
-from ..types import container_methods as methods
-from ..types import container_subclasses as hybrids
-from ..values import containers
-from ..values import wrap as wrapping
+from ..torch_models import context_managers
+from ..types import container_methods, container_subclasses
+from ..values import containers, wrap
 from ..values.containers import raises
 from ..values.frames import Frame, Loop
 from ..values.value import (
@@ -40,7 +37,7 @@ from ..values.value import (
     Value,
     is_none,
 )
-from . import handlers_containers as displays
+from . import handlers_containers
 from .machine import LIBRARY, Machine, handles
 
 # -- stack and constants ---------------------------------------------------------------------------
@@ -228,12 +225,12 @@ def _load_super_attr(m: Machine, f: Frame, i: Instr) -> None:
 @handles("STORE_ATTR")
 def _store_attr(m: Machine, f: Frame, i: Instr) -> None:
     owner = f.pop()
-    stores.store_attr(m, owner, i.arg, f.pop())
+    attribute_stores.store_attr(m, owner, i.arg, f.pop())
 
 
 @handles("DELETE_ATTR")
 def _delete_attr(m: Machine, f: Frame, i: Instr) -> None:
-    stores.store_attr(m, f.pop(), i.arg, None)
+    attribute_stores.store_attr(m, f.pop(), i.arg, None)
 
 
 # -- operators -------------------------------------------------------------------------------------
@@ -427,11 +424,11 @@ def _call_function_ex(m: Machine, f: Frame, i: Instr) -> None:
     args = iteration.drain(m, f.pop())
     kwargs: dict[str, Value] = {}
     if named is not None:
-        pairs = methods.mapping_pairs(m, named)
+        pairs = container_methods.mapping_pairs(m, named)
         if pairs is None:
             raise raises("TypeError: argument after ** must be a mapping")
         for key, item in pairs:
-            kwargs[displays.string_of(key)] = item
+            kwargs[handlers_containers.string_of(key)] = item
     fn, receiver = _callee(f)
     f.push(m.call(fn, receiver + args, kwargs))
 
@@ -488,7 +485,7 @@ def _load_build_class(m: Machine, f: Frame, i: Instr) -> None:
 @handles("BEFORE_WITH")
 def _before_with(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
-    f.stack.extend(contexts.enter(m, value) or contexts.enter_object(m, value))
+    f.stack.extend(context_managers.enter(m, value) or context_managers.enter_object(m, value))
 
 
 # -- match -----------------------------------------------------------------------------------------
@@ -522,9 +519,9 @@ def _match_mapping(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("MATCH_KEYS")
 def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
-    keys, subject = f.peek(1), hybrids.as_container(m, f.peek(2), ("get",))
+    keys, subject = f.peek(1), container_subclasses.as_container(m, f.peek(2), ("get",))
     wanted = iteration.drain(m, keys)
-    if len({wrapping.freeze(containers.read_key(m, key)) for key in wanted}) < len(wanted):
+    if len({wrap.freeze(containers.read_key(m, key)) for key in wanted}) < len(wanted):
         raise Break("GB101", "a pattern of a mapping that asks for a key twice")
     f.push(_looked_up(m, subject, wanted) or Const(None))
 
@@ -534,7 +531,7 @@ def _looked_up(m: Machine, subject: Value, wanted: list[Value]) -> Value | None:
     found: list[Value] = []
     if isinstance(subject, Dict):
         for key in wanted:
-            if not methods.contains(m, subject, key):
+            if not container_methods.contains(m, subject, key):
                 return None
             found.append(operators.get_item(m, subject, key))
         return Sequence(found, tuple)

@@ -12,8 +12,7 @@ from typing import Any
 from ..breaks import Break
 from ..bytecode.decoder import Instr
 from ..data_model import iteration
-from ..types import container_methods as methods
-from ..types import sets
+from ..types import container_methods, sets
 from ..values import containers
 from ..values.containers import raises
 from ..values.effects import Filled
@@ -123,7 +122,7 @@ def _map_add(m: Machine, f: Frame, i: Instr) -> None:
 @handles("LIST_EXTEND")
 def _list_extend(m: Machine, f: Frame, i: Instr) -> None:
     other = f.pop()
-    methods.extend(m, _target(f, i.arg, Sequence), other)
+    container_methods.extend(m, _target(f, i.arg, Sequence), other)
 
 
 @handles("SET_UPDATE")
@@ -134,7 +133,7 @@ def _set_update(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("DICT_UPDATE")
 def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
-    target, pairs = _target(f, i.arg + 1, Dict), methods.mapping_pairs(m, f.pop())
+    target, pairs = _target(f, i.arg + 1, Dict), container_methods.mapping_pairs(m, f.pop())
     if pairs is None:
         raise raises("TypeError: object is not a mapping")
     for key, item in pairs:
@@ -145,11 +144,11 @@ def _dict_update(m: Machine, f: Frame, i: Instr) -> None:
 def _dict_merge(m: Machine, f: Frame, i: Instr) -> None:
     other = f.pop()
     target = _target(f, i.arg, Dict)
-    pairs = methods.mapping_pairs(m, other)
+    pairs = container_methods.mapping_pairs(m, other)
     if pairs is None:
         raise raises("TypeError: argument after ** must be a mapping")
     for key, item in pairs:
-        if methods.contains(m, target, key):
+        if container_methods.contains(m, target, key):
             raise raises("TypeError: multiple values for a keyword argument")
         containers.dict_set(m, target, key, item)
 

@@ -24,12 +24,11 @@ from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break, PlainFrame, Thrown
 from ..bytecode.decoder import Instr
-from ..data_model import attributes
-from ..data_model import frame_inspection as lookers
+from ..data_model import attributes, frame_inspection
 from ..exact_type import is_kind
 from ..operations import calls, operators
 from ..operations import truth as truths
-from ..values import symbolic_numbers as numbers
+from ..values import symbolic_numbers
 from ..values import wrap as wrapping
 from ..values.containers import has_nan
 from ..values.effects import SetGlobal, Written
@@ -76,7 +75,7 @@ class Machine:
         self.root_tracer = tracer
         self.facts = tracer.facts
         self.facts.can_hold = can_hold
-        self.numbers = numbers._Numbers()
+        self.numbers = symbolic_numbers._Numbers()
         self.varied = varied or Variation(dynamic=False)
         # The tracer of the current walk: the root's, or the innermost of `inner`.
         self.tracer = tracer
@@ -264,7 +263,7 @@ class Machine:
         constants = isinstance(left, Const) and isinstance(right, Const)
         if not constants and self.identical(left, right):
             return True
-        whole = any(numbers.is_whole(value) for value in (left, right))
+        whole = any(symbolic_numbers.is_whole(value) for value in (left, right))
         if (
             constants
             and not whole
@@ -319,7 +318,7 @@ class Machine:
                 stop.where = self.where
             if len(self.frames) > 1 and caller is not None:
                 stop.inlined = (caller, *stop.inlined)
-                stop.looks |= lookers.reads_callers(frame.code, frame.scope.names)
+                stop.looks |= frame_inspection.reads_callers(frame.code, frame.scope.names)
             raise
         finally:
             self.frames.pop()

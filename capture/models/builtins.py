@@ -21,11 +21,9 @@ from ..data_model import attributes, container_iterators, iteration, value_quest
 from ..data_model.binding import keywords_of
 from ..data_model.iteration import drain
 from ..operations.operators import binary, compare
-from ..torch_models import calls as torchcalls
-from ..types import container_methods as methods
-from ..types import sets, sorting
-from ..values import containers
-from ..values import symbolic_numbers as numbers
+from ..torch_models import calls
+from ..types import container_methods, sets, sorting
+from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, fold, raises
 from ..values.registry import BUILTINS, NONE, Args, Kwargs, Model, models
 from ..values.value import (
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 @models(len)
 def _len(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], Tensor) and args[0].ghost.dim():
-        return torchcalls.fact(m, lambda: args[0].ghost.size(0))  # type: ignore[attr-defined]
+        return calls.fact(m, lambda: args[0].ghost.size(0))  # type: ignore[attr-defined]
     found = containers.length(m, args[0])
     if found is not None:
         return Const(found)
@@ -91,7 +89,7 @@ def _frozenset(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _dict(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     made = Dict({})
     if args:
-        methods.update_dict(m, made, args[0])
+        container_methods.update_dict(m, made, args[0])
     for name, value in kwargs.items():
         containers.dict_set(m, made, Const(name), value)
     return made
@@ -242,7 +240,7 @@ def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(sum)
 def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
-    if numbers.is_of(total, (str, bytes, bytearray)):
+    if symbolic_numbers.is_of(total, (str, bytes, bytearray)):
         raise Break("GB121", "sum() of texts")
     iterator = iteration.iterate(m, args[0])
     items: list[Value] = []
@@ -261,7 +259,9 @@ def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _sum_of(m: Machine, total: Value, items: list[Value]) -> Value:
     counted = [total, *items]
-    varying = any(map(numbers.is_whole, counted)) and all(map(numbers.like_whole, counted))
+    varying = any(map(symbolic_numbers.is_whole, counted)) and all(
+        map(symbolic_numbers.like_whole, counted)
+    )
     # A list of lists, or a list as start, is no constant: the result has the same items, not
     # copies.
     if items and not varying and all(isinstance(one, Const) for one in counted):

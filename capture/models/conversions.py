@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import Break
-from ..data_model import attributes, value_questions
-from ..data_model import symbolic_math as number_calls
+from ..data_model import attributes, symbolic_math, value_questions
 from ..exact_type import is_kind
-from ..torch_models import calls as torchcalls
-from ..torch_models import numpy_arrays as arrays
+from ..torch_models import calls, numpy_arrays
 from ..types import codings
 from ..types.exceptions import text as exception_text
 from ..values.containers import NotConstant, as_constant, as_constants, fold
@@ -47,13 +45,13 @@ def _constant_model(fn: Any) -> Model:
             if fn in (abs, pow, divmod) or fn is round:
                 return _tensor_number(m, fn, args)
             raise Break("GB104", f"{fn.__name__}() of a tensor")
-        counted = None if kwargs else number_calls.called(m, fn, args)
+        counted = None if kwargs else symbolic_math.called(m, fn, args)
         if counted is not None:
             return counted
         if fn in _TEXT:
-            arrays.refuse_text(args)
-        if arrays.concerns(*args):
-            return arrays.operate(m, fn, args)
+            numpy_arrays.refuse_text(args)
+        if numpy_arrays.concerns(*args):
+            return numpy_arrays.operate(m, fn, args)
         if fn in _TEXT and args and isinstance(args[0], Sequence):
             written = _record_text(m, fn, args)
             if written is not None:
@@ -93,7 +91,7 @@ def _record_text(m: Machine, fn: Any, args: Args) -> Value | None:
 def _tensor_number(m: Machine, fn: Any, args: Args) -> Value:
     if fn is divmod:
         raise Break("GB121", "divmod() of tensors")
-    return torchcalls.call_torch(
+    return calls.call_torch(
         m, {abs: torch.abs, pow: operator.pow, round: torch.round}[fn], args, {}
     )
 
@@ -177,7 +175,7 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
         return as_asked(m.call(method, args[1:], {}), fn, name)
     if fn in (str, repr) and isinstance(value, Obj) and _is_plain_member(value.value, raw):
         return Const(raw(value.value))
-    code = "GB123" if arrays.from_outside(value) else "GB112"
+    code = "GB123" if numpy_arrays.from_outside(value) else "GB112"
     raise Break(code, f"{fn.__name__}() of {cls.__name__ if cls else 'this value'}")
 
 

@@ -38,10 +38,9 @@ from ..data_model.attributes import (
 )
 from ..data_model.instance_dicts import InstanceDict
 from ..exact_type import is_kind
-from ..torch_models import calls as torchcalls
-from ..torch_models import numpy_arrays as arrays
+from ..torch_models import calls, numpy_arrays
 from ..torch_models.numpy_functions import ATTRIBUTES, METHODS
-from ..types import container_methods as methods
+from ..types import container_methods
 from ..values import containers
 from ..values.value import (
     Array,
@@ -211,7 +210,7 @@ def _container(m: Machine, value: Any, name: str) -> Value:
     raw = mro_lookup(value.cls, name)
     if raw is None or type(raw) is str:  # an unhashable class has None
         return Const(raw)
-    if methods.find_method(value, name) is not None or raw is not MISSING:
+    if container_methods.find_method(value, name) is not None or raw is not MISSING:
         return BuiltinMethod(value, name)
     raise NoAttribute(name, value.cls.__name__)
 
@@ -221,7 +220,7 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
     cls = value.cls
     if cls is torch.Size and name == "numel":
         return BuiltinMethod(value, name)
-    if cls is torch.Size and name not in methods.TUPLE_METHODS:
+    if cls is torch.Size and name not in container_methods.TUPLE_METHODS:
         return _const(m, Const(containers.as_constant(m, value)), name)
     raw = of_class(m, cls, name)
     if raw is MISSING:
@@ -235,7 +234,7 @@ def _record(m: Machine, value: Sequence, name: str) -> Value:
         return Const(fields)
     if is_kind(raw, (types.FunctionType, property, classmethod, staticmethod)):
         return bind_raw(m, value, name, raw)
-    if name in methods.TUPLE_METHODS:
+    if name in container_methods.TUPLE_METHODS:
         return BuiltinMethod(value, name)
     raise Break("GB122", f"attribute {name!r} of {cls.__name__}")
 
@@ -377,9 +376,9 @@ attributes.READERS.update(
     {
         Obj: attributes.object_attr,
         Instance: attributes.object_attr,
-        Tensor: torchcalls.tensor_attr,
+        Tensor: calls.tensor_attr,
         Const: _const,
-        Array: arrays.attr,
+        Array: numpy_arrays.attr,
         Sequence: _container,
         Dict: _container,
         InstanceDict: _container,
@@ -399,6 +398,6 @@ attributes.OBJECT_READERS.update(
         types.ModuleType: _module,
         types.CodeType: _code,
         type: _class,
-        np.ufunc: arrays.ufunc_attr,
+        np.ufunc: numpy_arrays.ufunc_attr,
     }
 )

@@ -22,22 +22,19 @@ import torch
 
 from ...runtime.safe_access import MISSING, mro_of
 from ..breaks import Break
-from ..data_model import attribute_stores as stores
-from ..data_model import attributes, dunders, iteration
-from ..data_model import skiplist as refusals
-from ..data_model import symbolic_math as number_calls
+from ..data_model import attribute_stores, attributes, dunders, iteration, skiplist, symbolic_math
 from ..data_model.binding import fitted, modelled
 from ..exact_type import is_kind
-from ..torch_models import calls as torchcalls
-from ..torch_models import context_managers as contexts
-from ..torch_models import numpy_arrays as arrays
-from ..types import codings, context_variables
-from ..types import container_methods as methods
-from ..types import container_subclasses as hybrids
-from ..types import set_operators as set_algebra
+from ..torch_models import calls, context_managers, numpy_arrays
+from ..types import (
+    codings,
+    container_methods,
+    container_subclasses,
+    context_variables,
+    set_operators,
+)
 from ..types.exceptions import c_method
-from ..values import containers
-from ..values import registry as tables
+from ..values import containers, registry
 from ..values.containers import NotConstant, as_constant, as_constants, raises
 from ..values.value import (
     Array,
@@ -94,7 +91,7 @@ _PURE_CLASSMETHODS = {
 def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     """A call of a C function: folded if it is pure and its arguments are constants."""
     if id(real) in _PURE:
-        counted = None if kwargs else number_calls.called(m, real, args)
+        counted = None if kwargs else symbolic_math.called(m, real, args)
         if counted is not None:
             return counted
         try:
@@ -104,7 +101,7 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         return containers.fold(lambda: real(*plain, **named))
     owner = getattr(real, "__self__", None)
     if is_kind(owner, np.ufunc):
-        return arrays.call_ufunc_method(m, Obj(owner), real.__name__, args, kwargs)
+        return numpy_arrays.call_ufunc_method(m, Obj(owner), real.__name__, args, kwargs)
     if owner is dict and real.__name__ == "fromkeys":
         if not 1 <= len(args) <= 2 or kwargs:
             raise Break("GB121", "dict.fromkeys() with these arguments")
@@ -122,7 +119,7 @@ def call_builtin(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         if fields is not MISSING and made.__base__ is tuple:
             return Sequence(list(iteration.drain(m, args[1])), made)
     raise Break(
-        refusals.of_builtin(real), f"call of C function {getattr(real, '__qualname__', real)}"
+        skiplist.of_builtin(real), f"call of C function {getattr(real, '__qualname__', real)}"
     )
 
 
@@ -153,10 +150,10 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if real in _STORES and _stores_in_c(receiver):
         raise Break("GB115", f"object.{real.__name__}() of an object that C stores in")
     if real is object.__setattr__ and isinstance(receiver, (Obj, Instance)):
-        stores.plain_store(m, receiver, attribute_name(rest[0]), rest[1], raw=True)
+        attribute_stores.plain_store(m, receiver, attribute_name(rest[0]), rest[1], raw=True)
         return Const(None)
     if real is object.__delattr__ and isinstance(receiver, (Obj, Instance)):
-        stores.plain_store(m, receiver, attribute_name(rest[0]), None, raw=True)
+        attribute_stores.plain_store(m, receiver, attribute_name(rest[0]), None, raw=True)
         return Const(None)
     if real is object.__getattribute__ and isinstance(receiver, (Obj, Instance)):
         cls = attributes.real_class(receiver)
@@ -168,12 +165,12 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     if real is _BIND and isinstance(receiver, (Obj, Function)) and len(rest) == 2:
         return Method(receiver, rest[0])
     if real.__objclass__ is np.ufunc:
-        return arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
+        return numpy_arrays.call_ufunc_method(m, receiver, real.__name__, rest, kwargs)
     if issubclass(real.__objclass__, BaseException) and isinstance(receiver, Instance):
         if kwargs or (real.__name__ in ("__str__", "__repr__") and rest):
             raise Break("GB112", f"{real.__name__}() of an exception with these arguments")
         return c_method(m, receiver, real.__name__, rest)
-    done = hybrids.call_method(m, receiver, real, rest, kwargs)
+    done = container_subclasses.call_method(m, receiver, real, rest, kwargs)
     if done is not None:
         return done
     cls = attributes.real_class(receiver)
@@ -185,7 +182,7 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     ):
         return call_builtin_method(m, receiver, real.__name__, rest, kwargs)
     owner = real.__objclass__
-    raise Break(refusals.of_class(owner), f"call of {owner.__name__}.{real.__name__}")
+    raise Break(skiplist.of_class(owner), f"call of {owner.__name__}.{real.__name__}")
 
 
 def attribute_name(value: Value) -> str:
@@ -199,9 +196,9 @@ def call_builtin_method(
 ) -> Value:
     """receiver.name(*args, **kwargs) for modelled types."""
     if isinstance(receiver, Tensor):
-        return torchcalls.call_tensor_method(m, receiver, name, args, kwargs)
+        return calls.call_tensor_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Array):
-        return arrays.call_method(m, receiver, name, args, kwargs)
+        return numpy_arrays.call_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Const):
         return _constant_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Super):
@@ -209,7 +206,7 @@ def call_builtin_method(
     if isinstance(receiver, Obj) and type(receiver.value) is ContextVar:
         return context_variables.call(m, receiver, name, args, kwargs)
     if isinstance(receiver, Context):
-        return contexts.method(m, receiver, name, args)
+        return context_managers.method(m, receiver, name, args)
     if (
         isinstance(receiver, Iterator)
         and receiver.kind == "generator"
@@ -220,26 +217,26 @@ def call_builtin_method(
     if isinstance(receiver, Iterator) and (args or kwargs):
         raise Break("GB122", f"method {name!r} of an iterator with these arguments")
     if isinstance(receiver, Iterator) and name in ("__iter__", "__next__"):
-        return tables.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
-    method = methods.find_method(receiver, name)
+        return registry.BUILTINS[next](m, [receiver], {}) if name == "__next__" else receiver
+    method = container_methods.find_method(receiver, name)
     if method is not None:
         args, kwargs = fitted(getattr(attributes.real_class(receiver), name), args, kwargs)
         try:
             return method(m, receiver, args, kwargs)
         except IndexError:
             raise raises(f"TypeError: {name}() with these arguments") from None
-    operator_name = tables.DUNDERS.get(name)
+    operator_name = registry.DUNDERS.get(name)
     if operator_name is not None:
         if not dunders.answers(receiver, name, args):
             raise Break("GB122", f"method {name!r} with what it may decline")
-        model = tables.BUILTINS[operator_name]
+        model = registry.BUILTINS[operator_name]
         return modelled(m, operator_name, model, [receiver, *args], kwargs)
     if isinstance(receiver, Set) and not kwargs:
-        merged = set_algebra.method(m, receiver, name, args)
+        merged = set_operators.method(m, receiver, name, args)
         if merged is not None:
             return merged
     if name == "isdisjoint" and len(args) == 1 and not kwargs:
-        apart = set_algebra.disjoint(m, receiver, args[0])
+        apart = set_operators.disjoint(m, receiver, args[0])
         if apart is not None:
             return apart
     if isinstance(receiver, (Set, DictView, Sequence)):
@@ -270,7 +267,7 @@ def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs:
     if is_kind(receiver.value, torch.device) and name in ("__enter__", "__exit__", "__call__"):
         raise Break("GB110", "a default device")
     if isinstance(receiver.value, str):
-        arrays.refuse_text([*args, *kwargs.values()])
+        numpy_arrays.refuse_text([*args, *kwargs.values()])
     try:
         plain, named = as_constants(m, args, kwargs)
     except NotConstant:
@@ -313,7 +310,7 @@ def _object_method(m: Machine, receiver: Super, name: str, args: Args, kwargs: K
         raise Break("GB112", f"super().{name}() with keywords")
     if name in ("__setattr__", "__delattr__") and isinstance(target, (Obj, Instance)):
         item = args[1] if name == "__setattr__" else None
-        stores.plain_store(m, target, attribute_name(args[0]), item, raw=True)
+        attribute_stores.plain_store(m, target, attribute_name(args[0]), item, raw=True)
         return Const(None)
     if name == "__getattribute__" and isinstance(target, (Obj, Instance)):
         cls = attributes.real_class(target)

@@ -17,19 +17,19 @@ from ...runtime import _native
 from ...runtime.guards.sources import Source
 from ...runtime.guards.weak_rows import source_of_globals
 from ..breaks import Break
-from ..data_model import attributes
-from ..data_model import skiplist as refusals
+from ..data_model import attributes, skiplist
 from ..data_model.binding import bind, keywords_of, modelled
 from ..exact_type import is_kind
-from ..torch_models import calls as torchcalls
-from ..torch_models import compiler_disable as disabled
-from ..torch_models import context_managers as contexts
-from ..torch_models import function_modes as modes
-from ..torch_models import functorch as transforms
-from ..torch_models import optimizers
-from ..torch_models import torchscript as scripted
-from ..values import containers
-from ..values import registry as tables
+from ..torch_models import (
+    calls,
+    compiler_disable,
+    context_managers,
+    function_modes,
+    functorch,
+    optimizers,
+    torchscript,
+)
+from ..values import containers, registry
 from ..values.containers import raises
 from ..values.frames import Frame, Scope, has_two_of_a_name, make_frame
 from ..values.value import (
@@ -79,13 +79,13 @@ def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
 
 def _enter(m: Machine, frame: Frame) -> Value:
     """Walk the frame of a function; for a generator function, make the generator."""
-    for stand_in in (optimizers, disabled):
+    for stand_in in (optimizers, compiler_disable):
         made = stand_in.in_place_of(m, frame)
         if made is not None:
             return made
-    transform = transforms.TRANSFORMS.get(id(frame.code))
+    transform = functorch.TRANSFORMS.get(id(frame.code))
     if transform is not None:
-        return transforms.run(m, frame, transform)
+        return functorch.run(m, frame, transform)
     if has_two_of_a_name(frame.code):
         raise Break("GB112", "a comprehension has a name of its own that its closure has as well")
     if frame.code.co_flags & _ASYNC:
@@ -153,17 +153,17 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
 # -- pre-existing objects --------------------------------------------------------------------------
 def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     real = fn.value
-    model = tables.model_of(real)
+    model = registry.model_of(real)
     if model is not None:
         pin(fn)
         return modelled(m, real, model, args, kwargs)
     if is_kind(real, type):
         return instances.make(m, fn, args, kwargs)
-    if torchcalls.is_torch_callable(real):
+    if calls.is_torch_callable(real):
         pin(fn)
         return _torch(m, real, args, kwargs)
     if is_kind(real, types.FunctionType):
-        code = None if id(real.__code__) in transforms.WALKED else refusals.of_function(real)
+        code = None if id(real.__code__) in functorch.WALKED else skiplist.of_function(real)
         if code is not None:
             raise Break(code, f"call of {real.__module__}.{real.__qualname__}")
         return inline(m, fn, args, kwargs)
@@ -176,12 +176,12 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         if m.may_be_gone(referent):
             raise Break("GB102", "a weak reference to what this frame may have dropped")
         return m.wrap(referent, Source("referent", fn.source))
-    if scripted.is_scripted(real):
-        return scripted.call(m, real, args, kwargs)
+    if torchscript.is_scripted(real):
+        return torchscript.call(m, real, args, kwargs)
     if is_kind(real, _native.Callable) and is_kind(real.__wrapped__, types.FunctionType):
         return inline(m, Obj(real.__wrapped__, source=None), args, kwargs)
     if type(real) is types.MethodWrapperType:
-        found = modes.getter(m, real, args)
+        found = function_modes.getter(m, real, args)
         if found is not None:
             return found
     getter = getters.from_outside(m, fn)
@@ -193,22 +193,22 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(method, Method) and isinstance(method.func, Obj):
         target = method.func.value
         if isinstance(target, types.WrapperDescriptorType):
-            raise Break(refusals.of_object(real), f"call of a {type(real).__name__}")
+            raise Break(skiplist.of_object(real), f"call of a {type(real).__name__}")
     return call(m, method, args, kwargs)
 
 
 def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     owner = getattr(real, "__objclass__", None)
     if owner is not None and args and isinstance(args[0], Tensor):
-        return torchcalls.call_tensor_method(m, args[0], real.__name__, args[1:], kwargs)
-    return torchcalls.call_torch(m, real, args, kwargs)
+        return calls.call_tensor_method(m, args[0], real.__name__, args[1:], kwargs)
+    return calls.call_torch(m, real, args, kwargs)
 
 
 # -- methods ---------------------------------------------------------------------------------------
 def _method(m: Machine, fn: Method, args: Args, kwargs: Kwargs) -> Value:
     receiver = fn.receiver
-    if isinstance(fn.func, Obj) and contexts.is_context_exit(fn):
-        return contexts.exit_real(m, fn, args)
+    if isinstance(fn.func, Obj) and context_managers.is_context_exit(fn):
+        return context_managers.exit_real(m, fn, args)
     return call(m, fn.func, [receiver, *args], kwargs)
 
 
@@ -232,7 +232,7 @@ def _context(m: Machine, fn: Context, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _exit(m: Machine, fn: ContextExit, args: Args, kwargs: Kwargs) -> Value:
-    contexts.leave(m, fn.context)
+    context_managers.leave(m, fn.context)
     return Const(None)
 
 

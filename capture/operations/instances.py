@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...runtime import safe_access as safe
+from ...runtime import safe_access
 from ...runtime.guards.sources import Source
 from ..breaks import Break, Thrown
 from ..data_model import attributes
 from ..data_model.binding import bind
 from ..exact_type import is_kind
-from ..torch_models import context_managers as contexts
-from ..types import container_subclasses as hybrids
-from ..types import deques, enums, exceptions
+from ..torch_models import context_managers
+from ..types import container_subclasses, deques, enums, exceptions
 from ..values.containers import raises
 from ..values.value import Const, Instance, Obj, Sequence, Value
 from ..values.wrap import is_record
@@ -36,7 +35,7 @@ Kwargs = dict[str, Value]
 
 def make(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     cls = fn.value
-    made = contexts.make(m, cls, args, kwargs)
+    made = context_managers.make(m, cls, args, kwargs)
     if made is not None:
         return made
     if is_record(cls) and _is_made_by_namedtuple(cls):
@@ -112,11 +111,11 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         and (cls.__itemsize__ == 0 and _object_layout(cls, layout))
         # A heap type whose instances have only attributes.
     ):
-        if (args or kwargs) and safe.new_slot(cls) != safe.new_slot(object):
+        if (args or kwargs) and safe_access.new_slot(cls) != safe_access.new_slot(object):
             raise Break("GB126", f"{cls.__name__} had a __new__ of its own, which leaves its mark")
         made = Instance(fn)
-    elif hybrids.is_buildable(cls) and is_kind(new, types.BuiltinFunctionType):
-        made = hybrids.make(m, fn)
+    elif container_subclasses.is_buildable(cls) and is_kind(new, types.BuiltinFunctionType):
+        made = container_subclasses.make(m, fn)
     elif cls is deque:
         made = deques.make(m, fn)
     else:

@@ -21,15 +21,9 @@ from ..breaks import Break
 from ..data_model import attributes, iteration
 from ..data_model.operator_table import BINARY, COMPARE, INPLACE, UNARY
 from ..exact_type import is_kind
-from ..torch_models import calls as torchcalls
-from ..torch_models import indexing as tensor_index
-from ..torch_models import numpy_arrays as arrays
-from ..types import classes as type_models
-from ..types import container_methods as methods
-from ..types import enums
-from ..types import set_operators as set_algebra
-from ..values import containers
-from ..values import symbolic_numbers as numbers
+from ..torch_models import calls, indexing, numpy_arrays
+from ..types import classes, container_methods, enums, set_operators
+from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, fold, raises
 from ..values.registry import BUILTINS, DUNDERS, NONE, Args, Kwargs, Model
 from ..values.value import (
@@ -52,15 +46,15 @@ if TYPE_CHECKING:
 
 def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right, in-place forms included."""
-    if arrays.concerns(left, right):
-        return arrays.operate(m, (INPLACE.get(symbol) or BINARY[symbol])[0], [left, right])
+    if numpy_arrays.concerns(left, right):
+        return numpy_arrays.operate(m, (INPLACE.get(symbol) or BINARY[symbol])[0], [left, right])
     if symbol in INPLACE:
         fn, name = INPLACE[symbol]
         if isinstance(left, Tensor):
-            return torchcalls.call_operator(m, fn, [left, right])
+            return calls.call_operator(m, fn, [left, right])
         done = _inplace(m, symbol, name, left, right)
         return done if done is not None else binary(m, symbol[:-1], left, right)
-    counted = numbers.computed(m, symbol, left, right)
+    counted = symbolic_numbers.computed(m, symbol, left, right)
     if counted is not None:
         return counted
     fn, name, reflected = BINARY[symbol]
@@ -68,7 +62,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         left, right = _as_numbers(left, right, name, reflected)
     objects = any(isinstance(v, (Obj, Instance)) for v in (left, right))
     if not objects and (isinstance(left, Tensor) or isinstance(right, Tensor)):
-        return torchcalls.call_operator(m, fn, [left, right])
+        return calls.call_operator(m, fn, [left, right])
     done = _containers(m, symbol, left, right)
     if done is not None:
         return done
@@ -84,7 +78,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
 
 
 def _is_text(value: Value) -> bool:
-    return numbers.is_of(value, (str, bytes))
+    return symbolic_numbers.is_of(value, (str, bytes))
 
 
 def _as_numbers(left: Value, right: Value, name: str, reflected: str) -> tuple[Value, Value]:
@@ -105,9 +99,9 @@ def _huge(symbol: str, a: Any, b: Any) -> bool:
 
 
 def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    if symbol == "+" and (joined := numbers.joined_sizes(m, left, right)) is not None:
+    if symbol == "+" and (joined := symbolic_numbers.joined_sizes(m, left, right)) is not None:
         return joined
-    merged = set_algebra.binary(m, symbol, left, right)
+    merged = set_operators.binary(m, symbol, left, right)
     if merged is not None:
         return merged
     if isinstance(left, Sequence) and left.cls in (list, tuple):
@@ -122,7 +116,7 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
             return Sequence(both, left.cls)
         if (
             symbol == "+"
-            and not numbers.is_number(right)
+            and not symbolic_numbers.is_number(right)
             and isinstance(right, Const)
             and type(right.value) is left.cls
         ):
@@ -138,10 +132,10 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
                     return one
                 return Sequence(containers.sequence_items(m, one) * other.value, one.cls)
     if symbol == "|" and isinstance(left, Dict) and isinstance(right, Dict):
-        made = methods.copy_dict(m, left)
+        made = container_methods.copy_dict(m, left)
         if right.cls is OrderedDict:  # a subclass's method runs first
             made.cls = OrderedDict
-        methods.update_dict(m, made, right)
+        container_methods.update_dict(m, made, right)
         return made
     return None
 
@@ -150,7 +144,7 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
     """left <symbol>= right where left changes in place; None if it has no such form."""
     if isinstance(left, Sequence) and left.cls is list and symbol in ("+=", "*="):
         if symbol == "+=":
-            methods.extend(m, left, right)
+            container_methods.extend(m, left, right)
         else:
             try:
                 times = as_constant(m, right)
@@ -162,9 +156,9 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
             items *= times
         return left
     if isinstance(left, Dict) and left.cls in (dict, OrderedDict) and symbol == "|=":
-        methods.update_dict(m, left, right)
+        container_methods.update_dict(m, left, right)
         return left
-    merged = set_algebra.in_place(m, symbol, left, right)
+    merged = set_operators.in_place(m, symbol, left, right)
     if merged is not None:
         return merged
     if isinstance(left, (Obj, Instance)):
@@ -266,30 +260,32 @@ _SCALARS = (*_NUMBERS, np.generic)
 def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right"""
     fn, name, reflected = COMPARE[symbol]
-    if arrays.concerns(left, right):
-        return arrays.operate(m, fn, [left, right])
+    if numpy_arrays.concerns(left, right):
+        return numpy_arrays.operate(m, fn, [left, right])
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         other = right if isinstance(left, Tensor) else left
         if isinstance(other, (Const, Tensor)):
-            number = isinstance(other, Tensor) or numbers.is_of(other, _SCALARS)
+            number = isinstance(other, Tensor) or symbolic_numbers.is_of(other, _SCALARS)
             if not number and symbol in ("==", "!="):
                 return Const(symbol == "!=")
-            return torchcalls.call_operator(m, fn, [left, right])
+            return calls.call_operator(m, fn, [left, right])
         raise Break("GB121", f"a tensor {symbol} this value")
     if isinstance(left, (Obj, Instance)) or isinstance(right, (Obj, Instance)):
         return _compare_objects(m, symbol, left, right, name, reflected)
-    counted = numbers.compared(m, symbol, left, right)
+    counted = symbolic_numbers.compared(m, symbol, left, right)
     if counted is not None:
         return counted
-    if numbers.has_numbers(left) or numbers.has_numbers(right):
-        return _compare_items(m, symbol, numbers.as_sequence(left), numbers.as_sequence(right))
+    if symbolic_numbers.has_numbers(left) or symbolic_numbers.has_numbers(right):
+        return _compare_items(
+            m, symbol, symbolic_numbers.as_sequence(left), symbolic_numbers.as_sequence(right)
+        )
     if isinstance(left, Cell):  # they compare by content
         raise Break("GB137", "comparison of cells")
     if isinstance(left, (Method, Function)) and symbol in ("==", "!="):
         if isinstance(left, Method):
             raise Break("GB137", "comparison of bound methods")
         return Const((left is right) == (symbol == "=="))
-    sets = set_algebra.compare(m, symbol, left, right)
+    sets = set_operators.compare(m, symbol, left, right)
     if sets is not None:
         return sets
     try:
@@ -376,7 +372,7 @@ def _compare_objects(
             if not _not_implemented(result):
                 return Const(not m.truth(result)) if inverse else result
         elif raw is not object.__dict__.get(method_name) and not _c_identity(owner, cls):
-            code = "GB123" if arrays.from_outside(owner) else "GB137"
+            code = "GB123" if numpy_arrays.from_outside(owner) else "GB137"
             raise Break(code, f"{method_name} of {cls.__name__}")
     if symbol in ("==", "!="):
         return Const(m.identical(left, right) == (symbol == "=="))
@@ -400,8 +396,8 @@ def _plain_members(m: Machine, symbol: str, left: Value, right: Value) -> Value 
     Also of a numpy dtype with a class that it may equal. None for other operands.
     """
     fn, name, reflected = COMPARE[symbol]
-    if any(numbers.is_of(value, np.dtype) for value in (left, right)):
-        return arrays.evaluate(m, fn, [left, right], {})
+    if any(symbolic_numbers.is_of(value, np.dtype) for value in (left, right)):
+        return numpy_arrays.evaluate(m, fn, [left, right], {})
     sides = []
     for value in (left, right):
         if isinstance(value, Obj) and isinstance(value.value, enum.Enum):
@@ -434,10 +430,10 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
         return Const(not m.truth(value))
     fn, name = UNARY[symbol]
     if isinstance(value, Array):
-        return arrays.operate(m, fn, [value])
+        return numpy_arrays.operate(m, fn, [value])
     if isinstance(value, Tensor):
-        return torchcalls.call_operator(m, fn, [value])
-    counted = numbers.negated(m, symbol, value)
+        return calls.call_operator(m, fn, [value])
+    counted = symbolic_numbers.negated(m, symbol, value)
     if counted is not None:
         return counted
     if isinstance(value, (Obj, Instance)):
@@ -454,12 +450,12 @@ def unary(m: Machine, symbol: str, value: Value) -> Value:
 
 def get_item(m: Machine, value: Value, index: Value) -> Value:
     if isinstance(value, Tensor):
-        value, rest = tensor_index.selected(m, value, index)
+        value, rest = indexing.selected(m, value, index)
         if rest is None:
             return value
-        return torchcalls.call_operator(m, operator.getitem, [value, rest])
+        return calls.call_operator(m, operator.getitem, [value, rest])
     if isinstance(value, Array):
-        return arrays.operate(m, operator.getitem, [value, index])
+        return numpy_arrays.operate(m, operator.getitem, [value, index])
     found = containers.get_item(m, value, index)
     if found is not None:
         return found
@@ -474,7 +470,7 @@ def get_item(m: Machine, value: Value, index: Value) -> Value:
 def _class_item(m: Machine, value: Obj, index: Value) -> Value:
     if enums.is_enum(value.value):
         return enums.named(m, value, index)
-    alias = type_models.generic_alias(m, value, index)
+    alias = classes.generic_alias(m, value, index)
     if alias is None:
         raise Break("GB112", f"{value.value.__name__}[...]")
     return alias
@@ -482,11 +478,11 @@ def _class_item(m: Machine, value: Obj, index: Value) -> Value:
 
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
     if isinstance(value, Tensor):
-        value, rest = tensor_index.selected(m, value, index)
-        torchcalls.set_tensor_item(m, value, rest or Const(...), item)
+        value, rest = indexing.selected(m, value, index)
+        calls.set_tensor_item(m, value, rest or Const(...), item)
     elif isinstance(value, Array):
-        arrays.operate(m, operator.setitem, [value, index, item])
-    elif not methods.set_item(m, value, index, item):
+        numpy_arrays.operate(m, operator.setitem, [value, index, item])
+    elif not container_methods.set_item(m, value, index, item):
         method = _own_method(m, value, "__setitem__")
         if method is None:
             raise Break("GB115", "an item of this value is set")
@@ -499,7 +495,7 @@ def _own_method(m: Machine, value: Value, name: str) -> Value | None:
 
 
 def delete_item(m: Machine, value: Value, index: Value) -> None:
-    if not methods.delete_item(m, value, index):
+    if not container_methods.delete_item(m, value, index):
         method = _own_method(m, value, "__delitem__")
         if method is None:
             raise Break("GB128", "an item of this value is deleted")
@@ -509,20 +505,20 @@ def delete_item(m: Machine, value: Value, index: Value) -> None:
 def _in_tensor(m: Machine, value: Tensor, item: Value) -> bool:
     """`item in tensor`, which is `(item == tensor).any().item()` (`Tensor.__contains__`)."""
     try:
-        if isinstance(item, Const) and numbers.type_of(item) in (bool, int, float):
+        if isinstance(item, Const) and symbolic_numbers.type_of(item) in (bool, int, float):
             equal = compare(m, "==", item, value)
-            return m.truth(torchcalls.call_torch(m, torch.Tensor.any, [equal], {}))
+            return m.truth(calls.call_torch(m, torch.Tensor.any, [equal], {}))
     except Break:
         pass
     raise Break("GB104", "'in' on a tensor")
 
 
 def contains(m: Machine, value: Value, item: Value) -> bool:
-    found = methods.contains(m, value, item)
+    found = container_methods.contains(m, value, item)
     if found is not None:
         return found
     if isinstance(value, Array):
-        return m.truth(arrays.operate(m, operator.contains, [value, item]))
+        return m.truth(numpy_arrays.operate(m, operator.contains, [value, item]))
     if isinstance(value, Tensor):
         return _in_tensor(m, value, item)
     result = attributes.call_special(m, value, "__contains__", [item])

@@ -14,9 +14,8 @@ import torch
 from ..breaks import Break
 from ..data_model import attributes, value_questions
 from ..exact_type import is_kind
-from ..torch_models import numpy_arrays as arrays
-from ..values import containers
-from ..values import symbolic_numbers as numbers
+from ..torch_models import numpy_arrays
+from ..values import containers, symbolic_numbers
 from ..values.containers import raises
 from ..values.value import (
     Array,
@@ -43,14 +42,14 @@ _SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dty
 def truth(m: Machine, value: Value) -> bool:
     """bool(value)"""
     if isinstance(value, Const):
-        return numbers.truth(m, value)
+        return symbolic_numbers.truth(m, value)
     if isinstance(value, Tensor):
         return value_questions.truth(m, value)
     if isinstance(value, (Sequence, Dict, Set, DictView)):
         found = containers.length(m, value)
         return bool(found)
     if isinstance(value, Array):
-        return arrays.truth(m, value)
+        return numpy_arrays.truth(m, value)
     if not isinstance(value, (Obj, Instance)):
         return True
     for name in ("__bool__", "__len__"):
@@ -82,7 +81,7 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
     if left is right:
         return True
     if isinstance(left, Const) and isinstance(right, Const):
-        if numbers.type_of(left) is not numbers.type_of(right):
+        if symbolic_numbers.type_of(left) is not symbolic_numbers.type_of(right):
             return False
         if isinstance(left.value, _SINGLETONS):
             return left.value is right.value

@@ -24,7 +24,7 @@ from ..values.containers import NotConstant, as_constant, sequence_items, share
 from ..values.effects import SetAttr
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Sequence, Tensor, Value, is_none
-from . import calls as torchcalls
+from . import calls
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -141,7 +141,7 @@ def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> N
     """As torch's AccumulateGrad: add in place to an existing gradient, else store the new one."""
     before = read(m, leaf)
     if isinstance(before, Tensor):
-        torchcalls.record(m, torch.Tensor.add_, (before.ghost, gradient), {})
+        calls.record(m, torch.Tensor.add_, (before.ghost, gradient), {})
         return
     with m.facts.active():
         fits = (
@@ -151,9 +151,9 @@ def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> N
         )
     taken.add(id(gradient._store))
     if fits:
-        _put(m, leaf, torchcalls.from_result(m, gradient))
+        _put(m, leaf, calls.from_result(m, gradient))
         return
-    _put(m, leaf, torchcalls.record(m, laid_out_as, (gradient, leaf.ghost), {}))
+    _put(m, leaf, calls.record(m, laid_out_as, (gradient, leaf.ghost), {}))
 
 
 def laid_out_as(gradient: Any, leaf: Any) -> Any:
@@ -197,9 +197,7 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     found = _differentiate(m, outs, wanted, given_seeds, given)
     if None in found and not _flag(m, given, "allow_unused"):
         raise Break("GB108", "torch.autograd.grad() of a tensor that takes no part")
-    return Sequence(
-        [NONE if one is None else torchcalls.from_result(m, one) for one in found], tuple
-    )
+    return Sequence([NONE if one is None else calls.from_result(m, one) for one in found], tuple)
 
 
 # -- both ------------------------------------------------------------------------------------------
@@ -216,7 +214,7 @@ def _differentiate(
     ghosts = [
         tuple(None if one is None else one.ghost for one in part) for part in (outs, wanted, seeds)
     ]
-    found = torchcalls.differentiate(m, gradients_of, (*ghosts, retain))
+    found = calls.differentiate(m, gradients_of, (*ghosts, retain))
     m.tracer.spends = True
     return found
 

@@ -22,15 +22,14 @@ from ...ir.trace.tracer import DataDependent, TraceError, Unsupported
 from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
-from .. import walk_warnings as quiet
+from .. import walk_warnings
 from ..breaks import Break, NeedsPlainSizes
 from ..data_model import value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..data_model.container_iterators import over_items
 from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
-from ..values import containers
-from ..values import symbolic_numbers as numbers
+from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, from_constant
 from ..values.symbolic_numbers import Held
 from ..values.value import (
@@ -48,8 +47,7 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import CONST_TYPES
-from . import current_device as devices
-from . import torchscript as scripted
+from . import current_device, torchscript
 from .nested_traces import lift
 from .tensor_scalars import by_tensor
 
@@ -284,7 +282,7 @@ def _made_of_tensors(result: Any) -> bool:
 def _is_answer(fn: Any, name: str) -> bool:
     """Whether a result follows from the arguments: facts of dtypes and shapes."""
     module = getattr(fn, "__module__", None) or ""
-    return name in _ANSWERS or module in _PURE_MODULES or module == scripted.MODULE
+    return name in _ANSWERS or module in _PURE_MODULES or module == torchscript.MODULE
 
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -292,7 +290,7 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     told: Warning | None = None
     while True:
         try:
-            with quiet.watching("torch"):
+            with walk_warnings.watching("torch"):
                 result = m.tracer.run(fn, args, kwargs, m.users_line)
         except TraceError as error:
             if not isinstance(error.original, Warning):
@@ -302,8 +300,8 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             told = error.original
             continue
         if told is not None:
-            quiet.tell(m, told)
-        devices.hold(m, fn, args, kwargs)
+            walk_warnings.tell(m, told)
+        current_device.hold(m, fn, args, kwargs)
         return result
 
 
@@ -352,7 +350,7 @@ def to_argument(m: Machine, value: Value) -> Any:
             raise Break("GB124", "a generator object in a torch call")
         return value.value
     if isinstance(value, Held):
-        return numbers.argument(m, value)
+        return symbolic_numbers.argument(m, value)
     try:
         return as_constant(m, value)
     except NotConstant:
@@ -369,7 +367,7 @@ def from_result(m: Machine, result: Any) -> Value:
             m.heap.keep.append(result)
         return known
     kind = type(result)
-    counted = numbers.from_torch_number(m, result)
+    counted = symbolic_numbers.from_torch_number(m, result)
     if counted is not None:
         return counted
     if kind in CONST_TYPES:
@@ -392,7 +390,7 @@ def fact(m: Machine, ask: Callable[[], Any]) -> Value:
     """The Value of a ghost's own metadata."""
     with m.facts.active():
         found = containers.compute(ask)
-        counted = numbers.from_torch_number(m, found)
+        counted = symbolic_numbers.from_torch_number(m, found)
     return containers.from_constant(found) if counted is None else counted
 
 
@@ -420,9 +418,9 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if name == "data":
         return call_torch(m, _GETTERS[name], [value], {}) if _no_grad(value) else _refuse(name)
     if name == "grad":
-        from . import backward as gradients
+        from . import backward
 
-        return gradients.read(m, value)
+        return backward.read(m, value)
     known = getattr(torch.Tensor, name, None)
     if known is None:
         return _own_attr(m, value, name)
@@ -491,9 +489,9 @@ def call_tensor_method(
     if type(method) is types.FunctionType and not _is_torchs_own(method):
         raise Break("GB102", f"Tensor.{name}()")
     if name == "backward":
-        from . import backward as gradients
+        from . import backward
 
-        return gradients.backward(m, value, args, kwargs)
+        return backward.backward(m, value, args, kwargs)
     if name in value_questions.NUMBERS and not (args or kwargs):
         answer = value_questions.number(m, value, name)
         if answer is not None:
@@ -536,7 +534,7 @@ def call_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> Valu
             raise Break("GB112", "an operator between a tensor and an object")
     if fn is operator.contains:
         raise Break("GB104", "'in' on a tensor")
-    if numbers.is_of(args[0], (str, bytes)):
+    if symbolic_numbers.is_of(args[0], (str, bytes)):
         raise Break("GB104", "a tensor written into a text")
     if fn is not operator.getitem and any(isinstance(value, Array) for value in args):
         raise Break("GB123", "an operator between a tensor and a numpy array")

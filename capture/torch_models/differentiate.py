@@ -10,49 +10,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...runtime.autograd import differentiate as real
+from ...runtime.autograd import differentiate
 from ...runtime.guards.tensor_access import history
 from ..breaks import Break
 from ..values import containers
 from ..values.registry import Args, Kwargs, models
 from ..values.value import Const, Obj, Sequence, Tensor, Value
-from . import calls as torchcalls
+from . import calls
 from .backward import require_no_hooks
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 
-@models(real.differentiate)
+@models(differentiate.differentiate)
 def _differentiate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     within = Const(bool(m.differentiating) or _around(m))
     m.differentiating += 1
     try:
-        return m.inline(Obj(real.steps, source=None), args, {**kwargs, "within": within})
+        return m.inline(Obj(differentiate.steps, source=None), args, {**kwargs, "within": within})
     finally:
         m.differentiating -= 1
 
 
 def _around(m: Machine) -> bool:
     """Whether the frame's caller is being differentiated; guarded."""
-    found = real.nested()
+    found = differentiate.nested()
     m.guard("nested", None, found)
     return found
 
 
-@models(real.watched)
+@models(differentiate.watched)
 def _watched(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return torchcalls.record(m, real.watched, (torchcalls.to_argument(m, args[0]),), {})
+    return calls.record(m, differentiate.watched, (calls.to_argument(m, args[0]),), {})
 
 
-@models(real.gradients)
+@models(differentiate.gradients)
 def _gradients(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     wanted = args[1]
     assert isinstance(wanted, Sequence)
     _check_outside(m, containers.sequence_items(m, wanted))
     m.tracer.spends = m.root_tracer.spends = True
-    sent = tuple(torchcalls.to_argument(m, value) for value in args)
-    return torchcalls.record(m, real.gradients, sent, {}, may_fail=False)  # the function has run
+    sent = tuple(calls.to_argument(m, value) for value in args)
+    return calls.record(
+        m, differentiate.gradients, sent, {}, may_fail=False
+    )  # the function has run
 
 
 def _check_outside(m: Machine, wanted: list[Value]) -> None:

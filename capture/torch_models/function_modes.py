@@ -23,7 +23,7 @@ from ..data_model import attributes
 from ..values import containers
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Dict, Instance, Obj, Sequence, Slice, Tensor, Value
-from . import calls as torchcalls
+from . import calls
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -121,7 +121,7 @@ def _stand_in(m: Machine, value: Value, known: dict[int, Value]) -> Any:
     elif isinstance(value, Slice):
         made = slice(*[_stand_in(m, part, known) for part in (value.start, value.stop, value.step)])
     else:
-        return torchcalls.to_argument(m, value)
+        return calls.to_argument(m, value)
     known[id(made)] = value
     known[id(value)] = Const(made)  # keeps `made` alive, and so its id
     return made

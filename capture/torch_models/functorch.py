@@ -29,7 +29,7 @@ from ..breaks import Break
 from ..values import containers
 from ..values.containers import NotConstant, as_constant
 from ..values.value import Const, Dict, Sequence, Tensor, Value
-from . import calls as torchcalls
+from . import calls
 from .nested_traces import Inner
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ WALKED = {
 def run(m: Machine, frame: Frame, transform: Transform) -> Value:
     """Record the transform's call instead of walking `frame`, which has its code."""
     func, options, args, kwargs = _parts(m, frame, transform)
-    sent = [torchcalls.to_argument(m, value) for value in args]
-    named = {name: torchcalls.to_argument(m, value) for name, value in kwargs.items()}
+    sent = [calls.to_argument(m, value) for value in args]
+    named = {name: calls.to_argument(m, value) for name, value in kwargs.items()}
     seen = _handed_over(m, transform, options, sent, named)
     before = len(m.journal.effects)
     # jvp(func, primals, tangents) calls func(*primals).
@@ -114,7 +114,7 @@ def run(m: Machine, frame: Frame, transform: Transform) -> Value:
     if len(m.journal.effects) != before and options.get("chunk_size") is not None:
         raise Break(_CODE, "a function with effects under a transform in chunks")
     call = Transformed(transform, options, body)
-    return torchcalls.record(m, call, (tuple(sent), named, tuple(lifted)), {})
+    return calls.record(m, call, (tuple(sent), named, tuple(lifted)), {})
 
 
 def _parts(
@@ -239,7 +239,7 @@ def _argument(m: Machine, inner: Inner, value: Value, sent: Any, seen: Any) -> V
     """An argument for the function: the same Value if torch passes it on."""
     if isinstance(seen, _Leaf):
         ghost = inner.tracer.given(seen.meta, seen.requires_grad)
-        return torchcalls.from_result(m, ghost)
+        return calls.from_result(m, ghost)
     if seen is sent:
         return value
     if isinstance(value, Sequence) and isinstance(seen, (list, tuple)):
@@ -268,7 +268,7 @@ class _Slot:
 def _result(m: Machine, value: Value, outputs: list[Ghost]) -> Any:
     """The function's result with a slot for each tensor, whose ghosts go to `outputs`."""
     if isinstance(value, Tensor):
-        outputs.append(torchcalls.to_argument(m, value))
+        outputs.append(calls.to_argument(m, value))
         return _Slot(len(outputs) - 1)
     if isinstance(value, Sequence):
         items = [_result(m, item, outputs) for item in containers.sequence_items(m, value)]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..values import symbolic_numbers as numbers
+from ..values import symbolic_numbers
 from ..values.value import Const, Sequence, Tensor, Value
-from . import calls as torchcalls
+from . import calls
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
     """(tensor, index) that remain; index None: the tensor is the result."""
     parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
-    while parts and numbers.is_whole(parts[0]) and not m.modes:
+    while parts and symbolic_numbers.is_whole(parts[0]) and not m.modes:
         if not _within(m, value, parts[0]):
             break
-        torchcalls.hold_operator(m, operator.getitem, [value])
-        made = torchcalls.call_torch(m, torch.Tensor.select, [value, Const(0), parts[0]], {})
+        calls.hold_operator(m, operator.getitem, [value])
+        made = calls.call_torch(m, torch.Tensor.select, [value, Const(0), parts[0]], {})
         assert isinstance(made, Tensor)
         value = made
         parts = parts[1:]
@@ -40,9 +40,9 @@ def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | N
 def _within(m: Machine, value: Tensor, at: Value) -> bool:
     if value.cls not in (torch.Tensor, torch.nn.Parameter) or not value.ghost.dim():
         return False
-    place: Any = numbers.operand(m, at)
-    size = numbers.operand(m, torchcalls.from_result(m, value.ghost.shape[0]))
-    if not numbers.varies(m, place, size):
+    place: Any = symbolic_numbers.operand(m, at)
+    size = symbolic_numbers.operand(m, calls.from_result(m, value.ghost.shape[0]))
+    if not symbolic_numbers.varies(m, place, size):
         return False
-    facts = numbers.with_where(m)
+    facts = symbolic_numbers.with_where(m)
     return bool(facts.ask("<", place, size)) and bool(facts.ask(">=", place, -size))

@@ -21,14 +21,12 @@ from ...ir.dataclass import dataclass
 from ...ir.location import Location
 from ...ir.trace.ghost import Store
 from ...runtime.safe_access import ARRAY_SCALARS
-from .. import helpers as rebuild
+from .. import helpers
 from ..breaks import ArrayShares, Break
 from ..data_model import attributes
 from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
-from ..values import containers
-from ..values import registry as tables
-from ..values import symbolic_numbers as numbers
+from ..values import containers, registry, symbolic_numbers
 from ..values.containers import NotConstant
 from ..values.registry import BUILTINS, Args, Kwargs, Model
 from ..values.value import (
@@ -44,7 +42,7 @@ from ..values.value import (
     Value,
     is_none,
 )
-from . import calls as torchcalls
+from . import calls
 from .numpy_functions import ATTRIBUTES, FUNCTIONS, METHODS, NUMBER_CLASSES, UFUNC_METHODS
 
 if TYPE_CHECKING:
@@ -160,7 +158,7 @@ def _getter(name: str) -> Callable[[Any], Any]:
 
 def call_method(m: Machine, value: Array, name: str, args: Args, kwargs: Kwargs) -> Value:
     """array.name(*args, **kwargs)"""
-    meaning = tables.DUNDERS.get(name)
+    meaning = registry.DUNDERS.get(name)
     if meaning is not None:
         return BUILTINS[meaning](m, [value, *args], kwargs)
     if name not in METHODS:
@@ -230,17 +228,17 @@ def share(m: Machine, value: Array) -> Value:
     array = value.array
     if min(array.strides, default=0) < 0 or not array.flags.writeable:
         raise Break("GB123", "a tensor over an array with negative strides, or that is read only")
-    made = m.tracer.run(rebuild.tensor_of, (array.copy(order="K"), array.strides), {}, m.where)
+    made = m.tracer.run(helpers.tensor_of, (array.copy(order="K"), array.strides), {}, m.where)
     made._store.borrowed = True
     m.activity += 1
     inlined = (m.where,) if len(m.frames) > 1 and m.where is not None else ()
     m.heap.shared.append(Shared(_owner(array), made._store, m.root_index, inlined))
-    return torchcalls.from_result(m, made)
+    return calls.from_result(m, made)
 
 
 def _from_numpy(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if m.modes:
-        return torchcalls.call_torch(m, torch.from_numpy, args, kwargs)
+        return calls.call_torch(m, torch.from_numpy, args, kwargs)
     if len(args) == 1 and isinstance(args[0], Array) and not kwargs:
         return share(m, args[0])
     raise Break("GB123", "from_numpy()")
@@ -249,13 +247,13 @@ def _from_numpy(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _as_tensor(fn: Any) -> Model:
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if m.modes or not args or not isinstance(args[0], Array):
-            return torchcalls.call_torch(m, fn, args, kwargs)
+            return calls.call_torch(m, fn, args, kwargs)
         if len(args) > 1 or not kwargs.keys() <= {"dtype", "device"}:
             raise Break("GB123", f"{fn.__name__}() of a numpy array")
         tensor = share(m, args[0])
         if all(is_none(value) for value in kwargs.values()):
             return tensor
-        return torchcalls.call_torch(m, torch.Tensor.to, [tensor], kwargs)
+        return calls.call_torch(m, torch.Tensor.to, [tensor], kwargs)
 
     return model
 
@@ -270,12 +268,12 @@ def fresh(e: Emitter, value: Array) -> None:
     if owner is array:
         content = array.copy(order="K")
         content.flags.writeable = array.flags.writeable
-        e.asm.call_const(rebuild.copy_of, lambda: e.asm.load_const(content))
+        e.asm.call_const(helpers.copy_of, lambda: e.asm.load_const(content))
         return
     offset = array.ctypes.data - owner.ctypes.data
     form = (array.shape, array.dtype, offset, array.strides, array.flags.writeable)
     e.asm.call_const(
-        rebuild.view_of, lambda: e.push(value_of(m, owner)), lambda: e.asm.load_const(form)
+        helpers.view_of, lambda: e.push(value_of(m, owner)), lambda: e.asm.load_const(form)
     )
 
 
@@ -310,7 +308,7 @@ BUILTINS[torch.asarray] = _as_tensor(torch.asarray)
 def refuse_text(values: list[Value]) -> None:
     """Break: numpy's text of a number depends on its print options."""
     for value in values:
-        if concerns(value) or numbers.is_of(value, np.generic):
+        if concerns(value) or symbolic_numbers.is_of(value, np.generic):
             raise Break("GB123", "numpy's way of writing a number")
 
 

@@ -24,8 +24,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.safe_access import mro_of
 from ..breaks import Break, LooksAtFrame, PlainFrame, Thrown
 from ..bytecode.unbound_cells import load_cell
-from ..data_model import attribute_stores as stores
-from ..data_model import attributes
+from ..data_model import attribute_stores, attributes
 from ..exact_type import is_kind
 from ..values import containers
 from ..values.containers import raises
@@ -253,13 +252,13 @@ def _hasattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(setattr)
 def _setattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    stores.store_attr(m, args[0], _text(args[1]), args[2])
+    attribute_stores.store_attr(m, args[0], _text(args[1]), args[2])
     return NONE
 
 
 @models(delattr)
 def _delattr(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    stores.store_attr(m, args[0], _text(args[1]), None)
+    attribute_stores.store_attr(m, args[0], _text(args[1]), None)
     return NONE
 
 

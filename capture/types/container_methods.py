@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import Break
-from ..data_model import attributes
-from ..data_model import symbolic_math as number_calls
+from ..data_model import attributes, symbolic_math
 from ..data_model.iteration import drain, drain_as_list, each, hint, iterate
 from ..values.containers import (
     NotConstant,
@@ -270,13 +269,13 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
 def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | None:
     """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item when it is asked for. None if
     it is no mapping."""
-    from . import container_subclasses as hybrids
+    from . import container_subclasses
 
     # The C code of a merge reads a dict's entries directly, unless it overrides iteration, as
     # OrderedDict does.
-    base = hybrids.base_of(attributes.real_class(other) or object)
+    base = container_subclasses.base_of(attributes.real_class(other) or object)
     plain = ("__iter__",) if base is not OrderedDict else ("__iter__", "__getitem__", "keys")
-    held = hybrids.as_container(m, other, plain)
+    held = container_subclasses.as_container(m, other, plain)
     if isinstance(held, Dict):
         return dict_items(m, held)
     if not isinstance(other, (Obj, Instance)) or not attributes.has_attr(m, other, "keys"):
@@ -365,7 +364,7 @@ def find_method(value: Value, name: str) -> Method | None:
     """The model of a method of a container Value, or None."""
     if isinstance(value, Sequence):
         if value.cls is torch.Size and name == "numel":
-            return lambda m, v, a, k: number_calls.product(m, sequence_items(m, v))
+            return lambda m, v, a, k: symbolic_math.product(m, sequence_items(m, v))
         return (LIST_METHODS if value.cls is list else TUPLE_METHODS).get(name)
     if isinstance(value, Dict):
         if value.cls is types.MappingProxyType and name not in READERS:

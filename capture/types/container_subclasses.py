@@ -17,14 +17,12 @@ from ..data_model import attributes, dunders
 from ..data_model.binding import fitted
 from ..data_model.iteration import drain
 from ..exact_type import is_kind
-from ..values import containers
-from ..values import registry as tables
+from ..values import containers, registry
 from ..values.containers import raises
 from ..values.registry import NONE
 from ..values.value import UNREAD, Const, Dict, Instance, Obj, Sequence, Value, is_none
 from ..values.wrap import freeze, shut_list
-from . import container_methods as methods
-from . import deques
+from . import container_methods, deques
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -130,18 +128,18 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
     own = _METHODS.get((type(held), real.__name__))
     if own is not None:
         return own(m, value, held, args, kwargs)
-    method = methods.find_method(held, real.__name__)
+    method = container_methods.find_method(held, real.__name__)
     if method is not None:
         args, kwargs = fitted(real, args, kwargs)
         return method(m, held, args, kwargs)
-    operation = tables.DUNDERS.get(real.__name__)
+    operation = registry.DUNDERS.get(real.__name__)
     beneath = _beneath(m, args)
     if operation is None or not dunders.answers(held, real.__name__, beneath):
         raise Break("GB122", f"method {real.__name__!r} of a {real.__objclass__.__name__}")
     # The other object's class is not consulted.
     if real.__name__ in _OF_BOTH:
         args = beneath
-    found: Value = tables.BUILTINS[operation](m, [held, *args], kwargs)
+    found: Value = registry.BUILTINS[operation](m, [held, *args], kwargs)
     return value if found is held else found
 
 
@@ -163,9 +161,9 @@ def _stores_itself(m: Machine, value: Value) -> bool:
 
 def _update(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -> Value:
     if held.cls is not OrderedDict or not _stores_itself(m, value):
-        return methods.DICT_METHODS["update"](m, held, args, kwargs)
+        return container_methods.DICT_METHODS["update"](m, held, args, kwargs)
     fresh = Dict({})
-    methods.DICT_METHODS["update"](m, fresh, args, kwargs)
+    container_methods.DICT_METHODS["update"](m, fresh, args, kwargs)
     method = attributes.special(m, value, "__setitem__")
     assert method is not None
     for key, item in containers.dict_items(m, fresh):
@@ -223,13 +221,13 @@ def _no_copy(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs) -
         raise Break("GB122", "copy() of an object that is a dict")
     if attributes.class_attribute(m, value, "__iter__") is not vars(dict)["__iter__"]:
         raise Break("GB122", "copy() of a dict that iterates in its own way")
-    made = methods.copy_dict(m, held)
+    made = container_methods.copy_dict(m, held)
     made.cls = dict
     return made
 
 
 def _add_in_place(m: Machine, value: Value, held: Sequence, args: Args, kwargs: Kwargs) -> Value:
-    methods.extend(m, held, args[0])
+    container_methods.extend(m, held, args[0])
     return value
 
 

@@ -35,7 +35,7 @@ from ...runtime.guards.relations import compiled as row_of
 from ...runtime.guards.relations import row_name
 from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
-from .. import helpers as rebuild
+from .. import helpers
 from ..breaks import Break
 from .value import Const, Sequence, Value
 
@@ -352,7 +352,7 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
     expr = m.facts.form(expr)
     sources: list[Source] = []
 
-    scope = {**OPS, "size": rebuild.size_of, "stride": rebuild.stride_of}
+    scope = {**OPS, "size": helpers.size_of, "stride": helpers.stride_of}
 
     def constant(value: Any) -> str:
         """A constant by name: text cannot express nan or infinity."""

@@ -20,16 +20,14 @@ import numpy as np
 import torch
 
 from ...ir.trace.tracer import Unsupported
-from ...runtime import _native
-from ...runtime import safe_access as safe
+from ...runtime import _native, safe_access
 from ...runtime.guards.rows import TensorSpec
 from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ...runtime.safe_access import ARRAY_SCALARS, MISSING, in_classes
 from ..breaks import Break
 from ..exact_type import is_kind
-from . import registry as tables
-from . import symbolic_sizes as sizes
+from . import registry, symbolic_sizes
 from .symbolic_numbers import hold
 from .value import (
     UNREAD,
@@ -259,7 +257,7 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
     if type(value) not in PLAIN_TENSORS:
         m.guard("type", source, type(value))
         return Obj(value, source=source)
-    spec, meta = sizes.open_sizes(m, tensor_spec(value), value, source)
+    spec, meta = symbolic_sizes.open_sizes(m, tensor_spec(value), value, source)
     m.guard("tensor", source, spec)
     try:
         ghost = m.root_tracer.input(value, source, meta)
@@ -312,7 +310,7 @@ def _dict(m: Machine, value: Any, source: Source) -> Value:
     if id(value) in m.guards.scopes:
         raise Break("GB112", "the globals of a function as a dict")
     for owner, written in m.heap.overlay.items():
-        if written and isinstance(owner, Obj) and safe.instance_dict(owner.value) is value:
+        if written and isinstance(owner, Obj) and safe_access.instance_dict(owner.value) is value:
             raise Break(
                 "GB112", "the __dict__ of an object whose attributes were set in this frame"
             )
@@ -345,7 +343,7 @@ def _method(m: Machine, value: Any, source: Source) -> Value:
 def _builtin(m: Machine, value: Any, source: Source) -> Value:
     """A C function. A method of an object is new at each look-up: guard the object and the name."""
     owner = value.__self__
-    if owner is None or is_kind(owner, (type, types.ModuleType)) or tables.model_of(value):
+    if owner is None or is_kind(owner, (type, types.ModuleType)) or registry.model_of(value):
         m.guard("is", source, value)
         return Obj(value, source=source)
     m.guard("type", source, type(value))

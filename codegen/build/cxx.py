@@ -15,23 +15,23 @@ from pathlib import Path
 import torch
 
 from ...runtime.errors import BuildError
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
 from ...runtime.store import kernel_file
 from ...runtime.store.store import BUILD_PREFIX, Library
 from ...runtime.version import VERSION
-from . import translation_units as units
+from . import translation_units
 from .flags import FLAGS
 
 
 def vector_bytes() -> int:
     """Bytes of a vector register: 64, 32 or 16."""
-    return max(device.cpu().vector_bits // 8, 16)
+    return max(hardware.cpu().vector_bits // 8, 16)
 
 
 def machine_flags() -> tuple[str, ...]:
     """The flags that make the compiler use this processor."""
-    machine = device.cpu().machine
+    machine = hardware.cpu().machine
     if machine in ("x86_64", "AMD64"):
         return ("-march=native",)
     return ("-mcpu=native",) if machine in ("aarch64", "arm64") else ()
@@ -43,7 +43,7 @@ def flags_for(source: str) -> tuple[str, ...]:
     return (*FLAGS, *parallel, *machine_flags())
 
 
-def link_flags(compiler: device.Compiler) -> tuple[str, ...]:
+def link_flags(compiler: hardware.Compiler) -> tuple[str, ...]:
     """Linker flags that leave out the start-up files and the libraries of C and C++, which each
     process has already loaded.
 
@@ -80,7 +80,7 @@ def load(
     Raises BuildError if there is no compiler or it fails, NotBuilt if the library would have to be
     built and `stored` forbids it.
     """
-    compiler = device.find_compiler()
+    compiler = hardware.find_compiler()
     flags = flags_for(source)
 
     def build(text: str, target: Path) -> None:
@@ -91,8 +91,8 @@ def load(
     return SESSION.store.load(
         source, symbols, build,
         identity=(*flags, f"graftjit {VERSION}", f"torch {torch.__version__}",
-                  *device.compiler_environment()),
-        machine=device.cpu().identity,
+                  *hardware.compiler_environment()),
+        machine=hardware.cpu().identity,
         compiler="none" if compiler is None else compiler.identity,
         name=name, covers=tuple(covers),
     )  # fmt: skip
@@ -112,12 +112,12 @@ def once(source: str, symbols: Sequence[str]) -> dict[str, int]:
 
 
 def _compile(text: str, target: Path) -> None:
-    compiler = device.find_compiler()
+    compiler = hardware.find_compiler()
     if compiler is None:
         raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
     flags, link = [*compiler.command, *flags_for(text)], link_flags(compiler)
-    parts = units.parts(text, units.processors())
-    if len(parts) > 1 and units.compile_parts(parts, flags, link, target):
+    parts = translation_units.parts(text, translation_units.processors())
+    if len(parts) > 1 and translation_units.compile_parts(parts, flags, link, target):
         return
     command = [*flags, "-o", str(target), "-"]
     done = _run([*command, *link], text, target)
@@ -137,12 +137,12 @@ def _run(command: Sequence[str], text: str, target: Path) -> subprocess.Complete
         env={**os.environ, "TMPDIR": str(target.parent)}, start_new_session=True,
     )  # fmt: skip
     try:
-        out, err = running.communicate(text, timeout=units.TIMEOUT)
+        out, err = running.communicate(text, timeout=translation_units.TIMEOUT)
     except subprocess.TimeoutExpired:
         raise BuildError(
-            f"the compiler was not done after {units.TIMEOUT:.0f} seconds",
+            f"the compiler was not done after {translation_units.TIMEOUT:.0f} seconds",
             todo="run `python -m graftjit doctor`, or name another compiler by CXX",
         ) from None
     finally:
-        units.end(running)
+        translation_units.end(running)
     return subprocess.CompletedProcess(command, running.returncode, out, err)

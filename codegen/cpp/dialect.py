@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..loops import operators as expr
+from ..loops import operators
 from ..loops.loop_nest import REDUCTIONS, Value
 
 # dtype -> (register type, memory type)
@@ -171,7 +171,7 @@ def _declare(name: str, dtype: torch.dtype, text: str) -> str:
     return f"{register(dtype)} {name} = {text};"
 
 
-def _compare(symbol: str) -> expr.Form:
+def _compare(symbol: str) -> operators.Form:
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
         wide = WIDTH[register(dtypes[0])] != 4
         return f"narrow({args[0]} {symbol} {args[1]})" if wide else f"{args[0]} {symbol} {args[1]}"
@@ -183,14 +183,14 @@ def _isnan(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...])
     return f"narrow({args[0]} != {args[0]})"
 
 
-def _shift(name: str) -> expr.Form:
+def _shift(name: str) -> operators.Form:
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
         return f"{name}({args[0]}, {args[1]}, {WIDTH[register(dtypes[0])] * 8})"
 
     return form
 
 
-def _towards_floor(name: str) -> expr.Form:
+def _towards_floor(name: str) -> operators.Form:
     """Integer quotient and remainder by a constant, towards -inf; those of C++ go towards zero."""
 
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
@@ -205,7 +205,7 @@ def _towards_floor(name: str) -> expr.Form:
     return form
 
 
-FORMS: dict[str, expr.Form] = {
+FORMS: dict[str, operators.Form] = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
@@ -247,7 +247,7 @@ FORMS: dict[str, expr.Form] = {
     },
 }  # fmt: skip
 
-DIALECT = expr.Dialect("c++", FORMS, const, cast, _declare)
+DIALECT = operators.Dialect("c++", FORMS, const, cast, _declare)
 
 # Operator -> the section of math.h that defines it, if the section has another name.
 _SECTION: dict[str, str] = {

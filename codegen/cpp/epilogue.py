@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..loops import loop_nest as loops
-from ..loops import operators as expr
+from ..loops import loop_nest, operators
 from .dialect import SCALAR, register
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def write(kernel: Kernel) -> None:
     for number in early:
         kind = register(nest.values[number].dtype)
         kernel.put(f"const {kind} v{number} = splat<{kind}>(e{number}[item - first]);")
-    left = loops.needed(nest, [store.value for store in nest.stores], frozenset(early))
+    left = loop_nest.needed(nest, [store.value for store in nest.stores], frozenset(early))
     kernel.known = set(range(len(nest.values))).difference(left)
     kernel._one_row("from", "to", kernel.sizes[-1])
     kernel.depth -= 1
@@ -83,20 +82,22 @@ def _early(kernel: Kernel) -> list[int]:
     return sorted({number for number in used if not level[number] and _pays(nest, number)})
 
 
-def _pays(nest: loops.LoopNest, number: int) -> bool:
+def _pays(nest: loop_nest.LoopNest, number: int) -> bool:
     if nest.values[number].dtype not in (torch.float32, torch.float64):
         return False
-    values = [nest.values[each] for each in loops.needed(nest, [number])]
-    known = all(v.op in expr.OPS or v.op in ("load", "const", "number", "cast") for v in values)
+    values = [nest.values[each] for each in loop_nest.needed(nest, [number])]
+    known = all(
+        v.op in operators.OPS or v.op in ("load", "const", "number", "cast") for v in values
+    )
     plain = known and not any(v.args and v.op == "load" for v in values)
-    return plain and sum(expr.OPS[v.op].cost for v in values if v.op in expr.OPS) >= LONG
+    return plain and sum(operators.OPS[v.op].cost for v in values if v.op in operators.OPS) >= LONG
 
 
 def _before(kernel: Kernel, early: list[int], axes: list[int]) -> None:
     nest = kernel.nest
     for number in early:
         kernel.put(f"{SCALAR[register(nest.values[number].dtype)]} e{number}[{ROWS} + W];")
-    numbers = loops.needed(nest, early)
+    numbers = loop_nest.needed(nest, early)
     loads = [number for number in numbers if nest.values[number].op == "load"]
     kernel.put("for (i64_t at = first; at < last; at += W) {")
     kernel.depth += 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir.symbolic.expr import Expr
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from .dialect import SCALAR, register
 from .loop_plan import KEEP_COST, KEPT_ON_STACK, ROW_BUFFER_BYTES, Pass, of_bytes
 
@@ -40,7 +40,7 @@ def choose(kernel: Kernel, before: list[Pass], now: Pass, roots: list[int]) -> N
         next(p for p in before if number in p.body).keeps.append(number)
 
 
-def _home(kernel: Kernel, number: int) -> loops.Store | None:
+def _home(kernel: Kernel, number: int) -> loop_nest.Store | None:
     """A store of the last pass whose memory can hold the value until then."""
     nest, plan = kernel.nest, kernel.plan
     last = max(kernel.phase)
@@ -79,7 +79,9 @@ def _width(kernel: Kernel) -> int:
 
 def _cost(kernel: Kernel, number: int) -> int:
     rows = frozenset(n for n, element in enumerate(kernel.level) if not element)
-    return sum(kernel.cost_of(n) for n in loops.needed(kernel.nest, [number], rows | kernel.kept))
+    return sum(
+        kernel.cost_of(n) for n in loop_nest.needed(kernel.nest, [number], rows | kernel.kept)
+    )
 
 
 def room(kernel: Kernel, number: int) -> None:
@@ -111,7 +113,7 @@ def write(kernel: Kernel, number: int) -> None:
     """Store the element that was computed."""
     if number in kernel.homes:
         home = kernel.homes[number]
-        kernel._store(loops.Store(home.buffer, home.index, number))
+        kernel._store(loop_nest.Store(home.buffer, home.index, number))
     else:
         count = "full{}" if kernel.plan.lanes_are_rows else "n"
         kernel.put(f"put({_at(kernel, number)}, v{number}, {count});")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...ir.dataclass import dataclass, field
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import estimate, is_symbolic, surely
 from ..loops.loop_nest import LoopNest, Value
 from . import squares as cpp_squares
@@ -71,11 +71,11 @@ def lane_count(nest: LoopNest, vector_bytes: int) -> int:
         lanes = _fewer(nest, vector_bytes)
         plan = make_plan(nest, lanes)
         apart = plan.vector is not None and any(
-            index.strides[plan.vector] not in (0, 1) for index in loops.indices(nest)
+            index.strides[plan.vector] not in (0, 1) for index in loop_nest.indices(nest)
         )
         return _fewer(nest, vector_bytes // 4) if apart else lanes
     axes = range(len(nest.outer) + len(nest.inner))
-    moves = loops.levels(nest) if nest.has_reduction else loops.moving(nest, axes[-1:])
+    moves = loop_nest.levels(nest) if nest.has_reduction else loop_nest.moving(nest, axes[-1:])
     # values that do not differ along the lanes are computed once per row and may take several
     # vectors
     counted = (
@@ -155,7 +155,9 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
         if tile is not None:
             return Plan([axis for axis in axes[:-1] if axis != tile], [tile], axes[-1], tile=tile)
         plan = Plan(axes[:-1], [], axes[-1])
-        strided = any(index.strides[axes[-1]] not in (0, 1, -1) for index in loops.indices(nest))
+        strided = any(
+            index.strides[axes[-1]] not in (0, 1, -1) for index in loop_nest.indices(nest)
+        )
         if strided and len(axes) > 1:
             plan.chunk, plan.chunk_major = nest.hints.chunk or _strip(nest, axes[-1], lanes), True
         elif is_symbolic(sizes[axes[-1]]) or sizes[axes[-1]] >= 2 * CHUNK:
@@ -194,7 +196,7 @@ def short_rows(nest: LoopNest, lanes: int) -> bool:
     columns = nest.inner[0]
     if is_symbolic((nest.outer, columns)) or not lanes <= columns <= SHORT_VECTORS * lanes:
         return False
-    if nest.outer[-1] < lanes or max(loops.phases(nest)) != 1:
+    if nest.outer[-1] < lanes or max(loop_nest.phases(nest)) != 1:
         return False
     if any(nest.moves_inner(store.index) for store in nest.stores):
         return False
@@ -218,7 +220,7 @@ def _strip(nest: LoopNest, axis: int, lanes: int) -> int:
     cache.
     """
     found = STRIP
-    for number, index in loops.accesses(nest):
+    for number, index in loop_nest.accesses(nest):
         stride = index.strides[axis]
         if is_symbolic(stride) or stride in (0, 1, -1):
             continue
@@ -242,11 +244,11 @@ def _scattered(nest: LoopNest, axis: int) -> int:
     """The number of accesses per element that go lane by lane if the lanes run along this axis:
     neither contiguous nor all at the same address.
     """
-    moves = loops.moving(nest, (axis,))
+    moves = loop_nest.moving(nest, (axis,))
     loads = [
         (value.attr[1], any(moves[arg] for arg in value.args[2 * (value.op == "load_if") :]))
         for value in nest.values
-        if value.op in loops.LOADS
+        if value.op in loop_nest.LOADS
     ]
     reached = loads + [(store.index, False) for store in nest.stores]
     return sum(
@@ -264,7 +266,7 @@ class Pass:
 
     phase: int
     folds: list[int] = field(default_factory=list)  # reduce values
-    stores: list[loops.Store] = field(default_factory=list)
+    stores: list[loop_nest.Store] = field(default_factory=list)
     body: list[int] = field(default_factory=list)
     keeps: list[int] = field(default_factory=list)
 

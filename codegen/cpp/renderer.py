@@ -17,20 +17,21 @@ from typing import Any
 import torch
 
 from ...ir.symbolic.expr import Expr
-from ..loops import loop_nest as loops
-from ..loops import operators as expr
+from ..loops import loop_nest, operators
 from ..loops.loop_nest import Index, LoopNest
-from . import epilogue as cpp_epilogue
-from . import kept_values as cpp_keep
-from . import loads as cpp_load
-from . import masks as cpp_masks
-from . import nans as cpp_nans
-from . import rows_in_lanes as cpp_lanes
-from . import scalars as cpp_scalar
-from . import scan as cpp_scan
-from . import scatter as cpp_scatter
-from . import tile as cpp_tile
-from . import turn as cpp_turn
+from . import (
+    epilogue,
+    kept_values,
+    loads,
+    masks,
+    nans,
+    rows_in_lanes,
+    scalars,
+    scan,
+    scatter,
+    tile,
+    turn,
+)
 from .dialect import (  # fmt: skip
     DIALECT,
     TYPES,
@@ -165,28 +166,28 @@ class Kernel:
         self.sizes = nest.outer + nest.inner
         self.plan = make_plan(nest, lanes)
         axes = [] if self.plan.vector is None else [self.plan.vector]
-        self.along = loops.moving(nest, axes)  # whether the value differs between lanes
-        self.level = loops.levels(nest) if nest.has_reduction else self.along
+        self.along = loop_nest.moving(nest, axes)  # whether the value differs between lanes
+        self.level = loop_nest.levels(nest) if nest.has_reduction else self.along
         if self.plan.folds and not nest.has_reduction:
-            self.level = loops.moving(nest, [*self.plan.folds, *axes])
-        self.phase = loops.phases(nest)
+            self.level = loop_nest.moving(nest, [*self.plan.folds, *axes])
+        self.phase = loop_nest.phases(nest)
         # `inside` values that only loads use: the loads write them
-        self.spans = cpp_load.only_spans(nest, self.along)
-        self.plain = cpp_nans.plain(nest)
+        self.spans = loads.only_spans(nest, self.along)
+        self.plain = nans.plain(nest)
         self.lines: list[str] = []
         self.depth = 1
         self.kept: set[int] = set()
         # kept values that are kept where this store writes later
-        self.homes: dict[int, loops.Store] = {}
+        self.homes: dict[int, loop_nest.Store] = {}
         self.known: set[int] = set()  # row values already declared
         self.group = ""  # with several vectors of rows: the subscript of the current one
         self.passes = self._passes()
-        self.scalars = cpp_scalar.of(self)
+        self.scalars = scalars.of(self)
         apart = self.kept | self.scalars
-        self.wide = cpp_masks.wide(nest, lambda number: self.level[number] and number not in apart)
-        self.spans |= cpp_scalar.only_literals(self)
+        self.wide = masks.wide(nest, lambda number: self.level[number] and number not in apart)
+        self.spans |= scalars.only_literals(self)
         if self.plan.lanes_are_rows:
-            self.plan.side_by_side(cpp_lanes.groups(self), self.sizes, lanes)
+            self.plan.side_by_side(rows_in_lanes.groups(self), self.sizes, lanes)
         self.pointers: dict[tuple[int, Index], str] = {}
         self.numbers: dict[Expr, str] = {}  # expression -> the name of the kernel's number
 
@@ -211,9 +212,9 @@ class Kernel:
         self.wants_rows: set[int] = set()
         for number, one_pass in enumerate(found):
             roots = self._roots(one_pass)
-            one_pass.body = loops.needed(nest, roots, rows | self.kept)
-            cpp_keep.choose(self, found[:number], one_pass, roots)
-            body = loops.needed(nest, roots, rows | self.kept)
+            one_pass.body = loop_nest.needed(nest, roots, rows | self.kept)
+            kept_values.choose(self, found[:number], one_pass, roots)
+            body = loop_nest.needed(nest, roots, rows | self.kept)
             one_pass.body = [n for n in body if n not in self.spans]
         return found
 
@@ -224,15 +225,15 @@ class Kernel:
     def cost_of(self, number: int) -> int:
         value = self.nest.values[number]
         if value.op == "scan":
-            return cpp_scan.COST
-        if value.op in loops.LOADS:
+            return scan.COST
+        if value.op in loop_nest.LOADS:
             vector = self.plan.vector
             stride = 0 if vector is None else value.attr[1].strides[vector]
             apart = stride not in (0, 1, -1) or any(
                 self.along[arg] and self.nest.values[arg].dtype == torch.int64 for arg in value.args
             )
             return 10 if apart else 1
-        return expr.OPS[value.op].cost if value.op in expr.OPS else 1
+        return operators.OPS[value.op].cost if value.op in operators.OPS else 1
 
     def work(self) -> Any:
         cost = sum(self.cost_of(number) for number in range(len(self.nest.values)))
@@ -255,8 +256,8 @@ class Kernel:
         if nest.may_fail:
             self.put(f"int *const trouble = (int *)buffers[{len(nest.buffers)}];")
         if nest.tiled is not None:
-            cpp_epilogue.write(self)
-            more = cpp_epilogue.ARGUMENTS
+            epilogue.write(self)
+            more = epilogue.ARGUMENTS
         else:
             if self._parallel() is False:
                 self.put("(void)threads;")
@@ -306,13 +307,13 @@ class Kernel:
         """The loop over items (rows, or chunks of rows), and the work of one item."""
         plan = self.plan
         if plan.tile is not None:
-            cpp_tile.write(self)
+            tile.write(self)
             return
         if plan.turned:
-            cpp_turn.write(self)
+            turn.write(self)
             return
         if self.nest.scatters:
-            cpp_scatter.write(self)
+            scatter.write(self)
             return
         rows = math.prod(self.sizes[axis] for axis in plan.rows)
         length = 1 if plan.vector is None else self.sizes[plan.vector]
@@ -345,7 +346,7 @@ class Kernel:
         self._pointers()
         ends = ("from", "to") if chunked else ("0", self.n(length))
         if plan.lanes_are_rows:
-            cpp_lanes.write(self, *ends, length)
+            rows_in_lanes.write(self, *ends, length)
         else:
             self._one_row(*ends, length)
 
@@ -362,14 +363,14 @@ class Kernel:
 
     def _pointers(self) -> None:
         """Declare one pointer, moved to the row, per (buffer, index) of loads and stores."""
-        for key in dict.fromkeys(loops.accesses(self.nest)):
+        for key in dict.fromkeys(loop_nest.accesses(self.nest)):
             number, index = key
             buffer = self.nest.buffers[number]
             name = f"p{len(self.pointers)}"
             self.pointers[key] = name
             start = f"b{number}{self._offset(index, self.plan.rows)}"
             if number == self.nest.tiled:
-                start = cpp_epilogue.row(TYPES[buffer.dtype][1])
+                start = epilogue.row(TYPES[buffer.dtype][1])
             qualifier = "" if buffer.written else "const "
             self.put(f"{qualifier}{TYPES[buffer.dtype][1]} *{name} = {start};")
 
@@ -389,14 +390,14 @@ class Kernel:
         for one_pass in self.passes:
             self._row_values(one_pass.phase)
             for number in one_pass.keeps:
-                cpp_keep.room(self, number)
+                kept_values.room(self, number)
             if not one_pass.empty:
                 self._run_pass(one_pass, first, last, length)
         self._row_values(max(self.phase, default=0) + 1)
         for store in self.nest.stores:
             if store.scatter is None and not self.nest.moves_inner(store.index):
                 self._store(store, row=True)
-        cpp_keep.free(self)
+        kept_values.free(self)
 
     def _row_values(self, phase: int) -> None:
         """Declare the row values that are known before the pass of this phase."""
@@ -411,15 +412,15 @@ class Kernel:
         value = self.nest.values[number]
         name = f"v{number}"
         if number in self.scalars:
-            return cpp_scalar.statement(self, number, row)
-        if value.op in loops.LOADS:
-            return f"const {register(value.dtype)} {name} = {cpp_load.load(self, value, row)};"
+            return scalars.statement(self, number, row)
+        if value.op in loop_nest.LOADS:
+            return f"const {register(value.dtype)} {name} = {loads.load(self, value, row)};"
         if value.op == "inside":
-            return f"const mask {name} = {cpp_load.mask(self, number, row)};"
+            return f"const mask {name} = {loads.mask(self, number, row)};"
         if value.op == "checked":
-            return f"const i64 {name} = {cpp_load.check(self, number)};"
+            return f"const i64 {name} = {loads.check(self, number)};"
         if value.op == "scan":
-            return f"const {register(value.dtype)} {name} = {cpp_scan.element(self, number)};"
+            return f"const {register(value.dtype)} {name} = {scan.element(self, number)};"
         if value.op == "index":
             kind = register(value.dtype)
             return f"const {kind} {name} = {self._index(value.attr, row, kind)};"
@@ -433,9 +434,9 @@ class Kernel:
         if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:
             return f"const f32 {name} = {rounded_plain(args[0], dtypes[0])};"
         if number in self.wide:
-            said = cpp_masks.text(value, args) or expr.expression(DIALECT, value, args, dtypes)
+            said = masks.text(value, args) or operators.expression(DIALECT, value, args, dtypes)
             return f"const i64 {name} = {said};"
-        return "const " + expr.statement(DIALECT, name, value, args, dtypes)
+        return "const " + operators.statement(DIALECT, name, value, args, dtypes)
 
     def _where(self, index: Index, row: bool) -> tuple[str, Any]:
         """(text of the element offset from the row's pointer, stride along the lanes)."""
@@ -462,12 +463,12 @@ class Kernel:
         step = self.n(stride) if isinstance(stride, Expr) else f"{stride}{literal}"
         return f"splat<{kind}>({base}) + lanes<{kind}>(0) * {step}"
 
-    def _store(self, store: loops.Store, row: bool = False) -> None:
+    def _store(self, store: loop_nest.Store, row: bool = False) -> None:
         moved, stride = self._where(store.index, row)
         pointer = self.pointers[(store.buffer, store.index)] + moved
         value = f"v{store.value}"
         if store.scatter is not None:
-            self.put(cpp_scatter.store(self, store, pointer, stride))
+            self.put(scatter.store(self, store, pointer, stride))
             return
         if stride == 0:
             size = 1 if self.plan.vector is None else self.sizes[self.plan.vector]
@@ -484,7 +485,7 @@ class Kernel:
         PassWriter(self, one_pass).write(first, last, length)
 
 
-def _buffer_text(buffer: loops.Buffer) -> str:
+def _buffer_text(buffer: loop_nest.Buffer) -> str:
     kind = str(buffer.dtype).removeprefix("torch.")
     shape, stride = (_sizes_text(sizes) for sizes in (buffer.shape, buffer.stride))
     return f"{kind}[{shape}] stride [{stride}]"

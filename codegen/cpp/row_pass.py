@@ -11,14 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.symbolic.expr import greatest
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import is_symbolic
 from ..loops.loop_nest import Index, LoopNest
-from . import epilogue as cpp_epilogue
-from . import kept_values as cpp_keep
-from . import scan as cpp_scan
-from . import squares as cpp_squares
-from . import zeros as cpp_zeros
+from . import epilogue, kept_values, scan, squares, zeros
 from .dialect import identity, register
 from .loop_plan import CHUNK, PLACES, SPLIT_PARTS, SUM_BLOCK, Pass
 
@@ -61,8 +57,8 @@ class PassWriter:
             self._write_split(length)
         else:
             self.declare("")
-            for number in cpp_scan.of(self.kernel, self.one):
-                cpp_scan.begin(self.kernel, number)
+            for number in scan.of(self.kernel, self.one):
+                scan.begin(self.kernel, number)
             self.loops(first, last, length)
             self.finish("")
 
@@ -88,7 +84,7 @@ class PassWriter:
         """(register type, text of the identity)."""
         value = self.nest.values[number]
         dtype = self.nest.values[value.args[0]].dtype
-        return register(dtype), identity(loops.SCANS.get(value.attr, value.attr), dtype)
+        return register(dtype), identity(loop_nest.SCANS.get(value.attr, value.attr), dtype)
 
     def combine(
         self,
@@ -227,7 +223,7 @@ class PassWriter:
     def taken(self) -> None:
         """Store the values to keep and update the accumulators."""
         for number in self.one.keeps:
-            cpp_keep.write(self.kernel, number)
+            kept_values.write(self.kernel, number)
         for number in self.one.folds:
             self._take(number)
 
@@ -237,7 +233,7 @@ class PassWriter:
         used = {arg for n in self.one.body for arg in self.nest.values[n].args}
         used |= set(kernel._roots(self.one))
         for number in sorted(used & kernel.kept - set(self.one.body)):
-            cpp_keep.read(kernel, number)
+            kept_values.read(kernel, number)
 
     def _take(self, number: int) -> None:
         value = self.nest.values[number]
@@ -266,11 +262,11 @@ class PassWriter:
         together = step * self.unroll
         unknown = is_symbolic(length)
         if self.nest.tiled is not None:
-            cpp_epilogue.columns(self.kernel)
+            epilogue.columns(self.kernel)
             return
         self.put(f"i64_t at = {first};")
         if self.plan.squares:
-            cpp_squares.write(self, last, blocked)
+            squares.write(self, last, blocked)
         if self.unroll > 1 and (unknown or length >= together):
             self.put(f"for (; at + {together} <= {last}; at += {together}) {{")
             for copy in range(self.unroll):
@@ -297,7 +293,7 @@ class PassWriter:
         """Compute the row's value from the accumulators."""
         for number in self.one.folds:
             value = self.nest.values[number]
-            cpp_zeros.settle(self, number)
+            zeros.settle(self, number)
             for copy in range(1, 1 if number in self.joined else self.unroll):
                 self.put(self.join(number, copy, prefix))
             accumulator = f"{prefix}a{number}_0"
@@ -359,7 +355,7 @@ class PassWriter:
         self._innermost("i", "from", "to", length, kernel.lanes, blocked)
         self._end_blocks(blocked)
         for number in self.one.folds:
-            cpp_zeros.settle(self, number)
+            zeros.settle(self, number)
             for copy in range(1, 1 if number in self.joined else self.unroll):
                 self.put(self.join(number, copy, ""))
             self.put(f"part{number}[c] = a{number}_0;")

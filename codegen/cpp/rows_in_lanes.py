@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import estimate, is_symbolic
-from . import kept_values as cpp_keep
-from . import scan as cpp_scan
+from . import kept_values, scan
 from .dialect import register
 from .loop_plan import GROUPS, MANY_ROWS, PLACES, SUM_BLOCK, Pass
 from .row_pass import PassWriter
@@ -157,7 +156,7 @@ class Wide:
             self.filled(kind, f"a{number}", start)
             if blocked and number in writer.sums:
                 self.filled(kind, f"e{number}", start)
-        for number in cpp_scan.of(kernel, one):
+        for number in scan.of(kernel, one):
             kind, start = writer.accumulator(number)
             self.filled(kind, f"c{number}", start)
         for axis in axes:
@@ -229,13 +228,13 @@ class Wide:
         used = {arg for n in one.body for arg in self.nest.values[n].args} | set(kernel._roots(one))
         self.known_again(used)
         for number in sorted(used & kernel.kept - set(one.body)):
-            cpp_keep.read(kernel, number)
+            kept_values.read(kernel, number)
         kernel.group = "[c]"
         for number in one.body:
             self.put(kernel._statement(number))
         kernel.group = ""
         for number in one.keeps:
-            cpp_keep.write(kernel, number)
+            kept_values.write(kernel, number)
         for number in one.folds:
             self.put(writer.combine(number, 0, f"v{self.nest.values[number].args[0]}"))
         for store in one.stores:
@@ -252,9 +251,11 @@ def groups(kernel: Kernel) -> int:
     """
     nest, vector = kernel.nest, kernel.plan.vector
     assert vector is not None
-    if any(index.strides[vector] not in (0, 1) for index in loops.indices(nest)):
+    if any(index.strides[vector] not in (0, 1) for index in loop_nest.indices(nest)):
         return 1
-    if any(value.args or value.op == "load_if" for value in nest.values if value.op in loops.LOADS):
+    if any(
+        value.args or value.op == "load_if" for value in nest.values if value.op in loop_nest.LOADS
+    ):
         return 1
     # twice as many if threads still have enough items
     most = 2 * GROUPS if estimate(kernel.sizes[vector]) >= MANY_ROWS * kernel.lanes else GROUPS
@@ -264,7 +265,7 @@ def groups(kernel: Kernel) -> int:
         if any(nest.values[number].attr in PLACES for number in one_pass.folds):
             return 1
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
-        registers = max(len(one_pass.folds) + len(cpp_scan.of(kernel, one_pass)), 1)
+        registers = max(len(one_pass.folds) + len(scan.of(kernel, one_pass)), 1)
         dear = 1 if cost > 64 else GROUPS // 2 if cost > 16 else GROUPS if cost > 4 else most
         most = min(most, 2 * GROUPS // registers, dear)
     return nest.hints.groups or most

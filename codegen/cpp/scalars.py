@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.loop_nest import Value
 from .dialect import FORMS, SCALAR, float_text, register
 
@@ -97,7 +97,7 @@ def _as_vectors(value: Value) -> tuple[int, ...]:
     """The operands of a value that is not a scalar, without those of its address."""
     if value.op == "inside":
         return ()
-    if value.op not in loops.LOADS:
+    if value.op not in loop_nest.LOADS:
         return value.args
     return value.args[:2] if value.op == "load_if" else ()
 

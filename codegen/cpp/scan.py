@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from .dialect import SCALAR, identity, register
 from .loop_plan import Pass
 
@@ -38,7 +38,7 @@ def in_turn(kernel: Kernel, number: int) -> bool:
 def begin(kernel: Kernel, number: int) -> None:
     """Declare the carried value of one row, or of the rows in the lanes."""
     value = kernel.nest.values[number]
-    start = identity(loops.SCANS[value.attr], value.dtype)
+    start = identity(loop_nest.SCANS[value.attr], value.dtype)
     kind, lane = register(value.dtype), ""
     if in_turn(kernel, number):
         kind, lane = SCALAR[kind], "[0]"
@@ -48,7 +48,7 @@ def begin(kernel: Kernel, number: int) -> None:
 def element(kernel: Kernel, number: int) -> str:
     """The text of a scan at the current element."""
     value = kernel.nest.values[number]
-    kind = loops.SCANS[value.attr]
+    kind = loop_nest.SCANS[value.attr]
     carried, argument = f"c{number}{kernel.group}", f"v{value.args[0]}"
     if kernel.plan.lanes_are_rows:
         return f"{carried} = {_STEP[kind].format(carried, argument)}"

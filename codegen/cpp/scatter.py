@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.symbolic.expr import Expr, is_symbolic, product
 from ..loops.loop_nest import Scatter, Store
-from . import loads as cpp_load
+from . import loads
 from .loop_plan import PARALLEL_WORK
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def store(kernel: Kernel, one: Store, pointer: str, stride: Any) -> str:
     place, value = one.scatter.offset, f"v{one.value}"
     merge = _MERGES[one.scatter.how]
     if stride == 1 and not kernel.along[place]:
-        return f"merge<{merge}>({pointer} + {cpp_load.one(kernel, place)}, {value}, n);"
+        return f"merge<{merge}>({pointer} + {loads.one(kernel, place)}, {value}, n);"
     spread = f"splat<i64>(v{place})" if place in kernel.scalars else f"v{place}"
     if isinstance(stride, Expr) or stride:
         spread += f" + lanes<i64>(0) * {kernel.n(stride)}"

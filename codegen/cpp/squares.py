@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import estimate, is_symbolic
 from ..loops.loop_nest import LoopNest
 from .dialect import register
@@ -28,7 +28,7 @@ APART = frozenset(("load_if", "inside", "checked", "scan", "index"))
 WRITTEN_OUT = 160  # operators of a square up to which its loop is unrolled
 
 
-def crosses(index: loops.Index, row: int, column: int) -> bool:
+def crosses(index: loop_nest.Index, row: int, column: int) -> bool:
     return index.strides[column] == 1 and index.strides[row] not in (0, 1, -1)
 
 
@@ -43,7 +43,7 @@ def pays(nest: LoopNest, lanes: int) -> bool:
         return False
     if any(value.op in APART or (value.op == "load" and value.args) for value in nest.values):
         return False
-    met = [index for index in loops.indices(nest) if nest.moves_inner(index)]
+    met = [index for index in loop_nest.indices(nest) if nest.moves_inner(index)]
     across = [index for index in met if crosses(index, row, row + 1)]
     along = [index for index in met if index.strides[row] == 1]
     if not across or not all(index in across or index.strides[row] in (0, 1) for index in met):
@@ -93,14 +93,14 @@ def _kind(kernel: Kernel, number: int) -> str:
     return register(kernel.nest.values[number].dtype)
 
 
-def _start(kernel: Kernel, key: tuple[int, loops.Index]) -> str:
+def _start(kernel: Kernel, key: tuple[int, loop_nest.Index]) -> str:
     """The start of row k of the square."""
     assert kernel.plan.vector is not None
     stride = kernel.n(key[1].strides[kernel.plan.vector])
     return f"{kernel.pointers[key]} + at + (i + k) * {stride}"
 
 
-def _body(writer: PassWriter, loads: list[int], stores: list[loops.Store]) -> None:
+def _body(writer: PassWriter, loads: list[int], stores: list[loop_nest.Store]) -> None:
     """A lambda for one column of a square."""
     kernel = writer.kernel
     writer.head("square", ", const int k")

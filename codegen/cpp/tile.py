@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import estimate
 from ..loops.loop_nest import LoopNest
 from .dialect import register
@@ -47,7 +47,7 @@ def axis_for(nest: LoopNest, axes: list[int], lanes: int) -> int | None:
     return max(found, key=found.count, default=None)
 
 
-def _crosses(index: loops.Index, axis: int, last: int) -> bool:
+def _crosses(index: loop_nest.Index, axis: int, last: int) -> bool:
     return index.strides[axis] == 1 and index.strides[last] not in (0, 1, -1)
 
 
@@ -102,7 +102,7 @@ def _body(kernel: Kernel, head: str, turned: list[int]) -> None:
     put = kernel.put
     put(f"auto {head} __attribute__((always_inline)) {{")
     kernel.depth += 1
-    for number in loops.needed(kernel.nest, [store.value for store in kernel.nest.stores]):
+    for number in loop_nest.needed(kernel.nest, [store.value for store in kernel.nest.stores]):
         if number in turned:
             kind = register(kernel.nest.values[number].dtype)
             put(f"const {kind} v{number} = t{number}[x{kernel.plan.tile} - first];")

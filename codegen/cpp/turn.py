@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..loops import loop_nest as loops
-from . import zeros as cpp_zeros
+from ..loops import loop_nest
+from . import zeros
 from .row_pass import PassWriter, combined
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _again(kernel: Kernel, axis: int) -> bool:
     """
     moving = [
         [stride != 0 for stride in index.strides[:axis]]
-        for _number, index in loops.accesses(kernel.nest)
+        for _number, index in loop_nest.accesses(kernel.nest)
         if index.strides[axis] and kernel.nest.moves_inner(index)
     ]
     return axis > 0 and bool(moving) and not any(map(any, moving))
@@ -93,7 +93,7 @@ def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
     put(f"auto row = [&](const i64_t x{axis}, const int k) __attribute__((always_inline)) {{")
     kernel.depth += 1
     kernel._pointers()
-    for number in loops.needed(kernel.nest, kernel._roots(one)):
+    for number in loop_nest.needed(kernel.nest, kernel._roots(one)):
         if not kernel.level[number]:
             put(kernel._statement(number, row=True))
     writer.declare("")
@@ -101,7 +101,7 @@ def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
     writer.row = "0", kernel.n(length), length
     writer.loops(*writer.row)
     for number in one.folds:
-        cpp_zeros.settle(writer, number)
+        zeros.settle(writer, number)
         for copy in range(1, 1 if number in writer.joined else writer.unroll):
             put(writer.join(number, copy, ""))
         put(f"t{number}[k] = a{number}_0;")
@@ -114,7 +114,7 @@ def _behind(kernel: Kernel, axis: int, whole: bool) -> None:
     nest, put, plan = kernel.nest, kernel.put, kernel.plan
     kernel.pointers.clear()
     kernel.plan = plan.rows_in_lanes()
-    kernel.along = loops.moving(nest, [axis])
+    kernel.along = loop_nest.moving(nest, [axis])
     if not whole:
         put("auto behind = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
         kernel.depth += 1
@@ -123,7 +123,7 @@ def _behind(kernel: Kernel, axis: int, whole: bool) -> None:
         put("constexpr full n{};")
     kernel._pointers()
     folds = frozenset(kernel.passes[0].folds)
-    for number in loops.needed(nest, [store.value for store in nest.stores], folds):
+    for number in loop_nest.needed(nest, [store.value for store in nest.stores], folds):
         put(kernel._statement(number, row=True))
     for store in nest.stores:
         kernel._store(store, row=True)

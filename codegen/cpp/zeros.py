@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import is_symbolic
 from .loop_plan import Pass
 
@@ -45,7 +45,7 @@ def settle(writer: PassWriter, number: int) -> None:
 def _again(writer: PassWriter, number: int) -> PassWriter:
     """A pass over the same row only for the position of its first zero."""
     nest, one = writer.nest, writer.one
-    wanted = set(loops.needed(nest, nest.values[number].args))
+    wanted = set(loop_nest.needed(nest, nest.values[number].args))
     body = [one for one in one.body if one in wanted]
 
     class Again(type(writer)):  # type: ignore[misc]

@@ -21,7 +21,7 @@ from ...ir.graph.effects import reads, root, writes
 from ...ir.graph.layout import contiguous_strides
 from ...ir.graph.nodes import Node
 from ..analysis.dataflow import Flow
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import is_symbolic, product
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import Index, LoopNest
@@ -133,13 +133,13 @@ def as_tile(nest: LoopNest, number: int, shape: tuple[Any, ...], columns: Any) -
         return None
     nest = split
     here = Index(contiguous_strides(nest.inner))
-    loads = [value for value in nest.values if value.op in loops.LOADS]
+    loads = [value for value in nest.values if value.op in loop_nest.LOADS]
     of_tile = [value for value in loads if value.attr[0] == number]
     if any(value.args or value.attr[1] != here for value in of_tile):
         return None
     if any(value.args and value.op == "load" for value in loads):
         return None  # at positions that are values
-    if any(index.strides[-1] not in (0, 1) for _buffer, index in loops.accesses(nest)):
+    if any(index.strides[-1] not in (0, 1) for _buffer, index in loop_nest.accesses(nest)):
         return None
     if any(store.index.strides[-1] != 1 for store in nest.stores):
         return None
@@ -162,7 +162,7 @@ def _split(nest: LoopNest, columns: int) -> LoopNest | None:
     return replace(
         nest,
         inner=(*nest.inner[:-1], rows, columns),
-        values=tuple(loops.with_indices(value, moved) for value in nest.values),
+        values=tuple(loop_nest.with_indices(value, moved) for value in nest.values),
         stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
     )
 
@@ -170,10 +170,10 @@ def _split(nest: LoopNest, columns: int) -> LoopNest | None:
 def _with_tile_stored(nest: LoopNest, node: Node) -> LoopNest:
     """The nest that also stores the tile itself."""
     meta, number = node.meta, len(nest.buffers)
-    buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
+    buffer = loop_nest.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
     value = next(
         place for place, one in enumerate(nest.values)
         if one.op == "load" and one.attr[0] == nest.tiled
     )  # fmt: skip
-    store = loops.Store(number, nest.values[value].attr[1], value)
+    store = loop_nest.Store(number, nest.values[value].attr[1], value)
     return replace(nest, buffers=(*nest.buffers, buffer), stores=(*nest.stores, store))

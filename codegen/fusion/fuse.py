@@ -23,7 +23,7 @@ from ..analysis.products import LETTERS
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import dense, estimated
-from ..lower import scatter as lower_scatter
+from ..lower import scatter
 from ..lower.builder import CONSTANTS, Rule, rule_for, scatters
 from . import rowwise
 from .precedence import Placed
@@ -605,7 +605,7 @@ def _cheap_beside(node: Node, unit: Unit) -> bool:
     """Whether one thread may do the unit's other work too, if a scatter leaves all to one
     thread.
     """
-    if lower_scatter.spread_over_threads(node):
+    if scatter.spread_over_threads(node):
         return True
     return all(
         one.target in LIGHT or _picks(one) or scatters(one)

@@ -16,11 +16,11 @@ from ...ir.graph.nodes import Meta, Node
 from ...ir.ops.may_raise import may_raise
 from ..analysis.dataflow import is_plain_view
 from ..analysis.products import LETTERS
-from ..cpp import loop_plan as cpp_plan
-from ..loops import loop_nest as loops
+from ..cpp import loop_plan
+from ..loops import loop_nest
 from ..loops.extents import estimated
 from ..loops.loop_nest import LoopNest
-from . import nest_builder as nest
+from . import nest_builder
 from .fuse import LIGHT, MAX_BUFFERS, MAX_NODES, Fusion, Unit
 
 VECTOR_BYTES = 64  # the vector size for the decision; it holds for other machines too
@@ -121,7 +121,7 @@ def _try(fusion: Fusion, unit: Unit, readers: tuple[Unit, ...]) -> None:
     fusion.absorbed[unit] = readers
     try:
         after = [_built(fusion, reader) for reader in readers]
-    except nest.NotAffine:
+    except nest_builder.NotAffine:
         del fusion.absorbed[unit]
         return
     across = _across(alone)
@@ -145,18 +145,18 @@ def _built(fusion: Fusion, unit: Unit) -> LoopNest:
         if any(fusion.home.get(user) is None or fusion.unit_of(user) is not unit for user in users):
             outside.add(node)
     stored = [node for node in unit.nodes if node in outside and isinstance(node.meta, Meta)]
-    return nest.build(fusion, unit, "trial", stored, set()).nest
+    return nest_builder.build(fusion, unit, "trial", stored, set()).nest
 
 
 def _across(made: LoopNest) -> int:
     """The number of accesses that go lane by lane."""
-    plan = cpp_plan.make_plan(made, cpp_plan.lane_count(made, VECTOR_BYTES))
+    plan = loop_plan.make_plan(made, loop_plan.lane_count(made, VECTOR_BYTES))
     if plan.vector is None or plan.tile is not None:
         return 0
-    moves = loops.moving(made, [plan.vector])
+    moves = loop_nest.moving(made, [plan.vector])
     found = 0
     for value in made.values:
-        if value.op in loops.LOADS:
+        if value.op in loop_nest.LOADS:
             offsets = value.args[2:] if value.op == "load_if" else value.args
             apart = value.attr[1].strides[plan.vector] not in (0, 1, -1)
             found += apart or any(moves[arg] for arg in offsets)

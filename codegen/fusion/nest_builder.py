@@ -15,9 +15,7 @@ from ...ir.graph.nodes import Meta, Node
 from ...ir.ops.may_raise import may_raise
 from ..analysis.dataflow import base_of, is_plain_view
 from ..analysis.products import LETTERS
-from ..loops import affine
-from ..loops import axis_order as order
-from ..loops import loop_nest as loops
+from ..loops import affine, axis_order, loop_nest
 from ..loops.affine import Map
 from ..loops.extents import estimate
 from ..loops.kernel import CPU, Kernel
@@ -50,7 +48,7 @@ class _NestBuilder:
         self.outer, self.inner = axes[:n_outer], axes[n_outer:]
         self.axes = axes
         self.builder = Builder(axes, n_outer, self.element, self.fetch)
-        self.buffers: list[loops.Buffer] = []
+        self.buffers: list[loop_nest.Buffer] = []
         self.loads: dict[Node, int] = {}
         self.results: dict[tuple[Node, Map, Any], tuple[int, ...]] = {}
         self.moving = False  # whether a far operand is being computed where it is read
@@ -132,7 +130,7 @@ class _NestBuilder:
         if number is None:
             number = self.loads[base] = len(self.buffers)
             meta = base.meta
-            self.buffers.append(loops.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
+            self.buffers.append(loop_nest.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
         return number, node.meta.offset - base.meta.offset
 
     def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
@@ -144,13 +142,13 @@ class _NestBuilder:
             guard = self.guard, self.builder.const(False, node.meta.dtype)
         op = "load_if" if guard else "load"
         args = (*guard, *offsets)
-        return self.builder.add(loops.Value(op, args, node.meta.dtype, (number, index)))
+        return self.builder.add(loop_nest.Value(op, args, node.meta.dtype, (number, index)))
 
     def stored_value(self, node: Node) -> tuple[Node, Map, int]:
         where = affine.clean(self.to_axes(self.unit.where[node]), node.meta.shape, self.axes)
         return node, where, self.element(node, where)
 
-    def scattered(self, node: Node) -> tuple[int, Index, loops.Scatter]:
+    def scattered(self, node: Node) -> tuple[int, Index, loop_nest.Scatter]:
         """(value, index, the rest) of the store of a scatter."""
         assert self.unit.shape is not None
         rule, where = self.fusion.rules[node], self.to_axes(identity(self.unit.shape))
@@ -165,7 +163,7 @@ class _NestBuilder:
             filled = self.constant(self.fusion.source(below[0]))
         else:
             copied = self.memory(below[0])
-        scatter = loops.Scatter(offset, how, filled, copied)
+        scatter = loop_nest.Scatter(offset, how, filled, copied)
         return value, Index(index.strides, index.offset), scatter
 
     def left_out(self, node: Node) -> bool:
@@ -196,14 +194,14 @@ class _NestBuilder:
         written = []
         for node, where, value in stores:
             meta, whole = node.meta, self.fusion.flow.memory(node).meta
-            buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
+            buffer = loop_nest.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
             index = affine.address(where, meta.stride, meta.offset - whole.offset, len(self.axes))
-            written.append(loops.Store(len(self.buffers), index, value))
+            written.append(loop_nest.Store(len(self.buffers), index, value))
             self.buffers.append(buffer)
         for node, value, index, scatter in placed:
             meta = node.meta
-            buffer = loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
-            written.append(loops.Store(len(self.buffers), index, value, scatter))
+            buffer = loop_nest.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
+            written.append(loop_nest.Store(len(self.buffers), index, value, scatter))
             self.buffers.append(buffer)
         flow = self.fusion.flow
         calls = dict.fromkeys(flow.call(node) for node in self.members() if node.op == "call")
@@ -212,9 +210,9 @@ class _NestBuilder:
             tuple(written), tuple(describe(node) for node in calls),
         )  # fmt: skip
         if self.together:
-            nest = loops.unroll(nest, len(self.outer) - 1)
+            nest = loop_nest.unroll(nest, len(self.outer) - 1)
         elif not self.products:
-            nest = order.in_memory(nest)
+            nest = axis_order.in_memory(nest)
         written_to = (
             *(flow.memory(node) for node, _where, _value in stores),
             *(flow.memory(node) for node, *_rest in placed),
@@ -222,7 +220,9 @@ class _NestBuilder:
         moved = [flow.call(node) for node, _where, _value in stores if flow.is_store(node)]
         writes = tuple(base_of(write) for write in moved for _ in range(flow.moved_by(write)))
         device = self.unit.device or CPU
-        return Kernel(loops.collapse(nest), reads, written_to, tuple(calls), None, writes, device)
+        return Kernel(
+            loop_nest.collapse(nest), reads, written_to, tuple(calls), None, writes, device
+        )
 
 
 def _memory_stride(unit: Unit, dim: int) -> int:

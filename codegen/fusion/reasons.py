@@ -14,7 +14,7 @@ from ...ir.graph.effects import reads, root
 from ...ir.graph.nodes import Node
 from ...runtime.codes import NOT_FUSED
 from ..loops.kernel import Kernel
-from ..programs import step_facts as facts
+from ..programs import step_facts
 from .input_mutations import STORED
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Reason = tuple[str, str, str]  # (the step that reads, why, code)
 
 def reasons(made: Plan) -> dict[str, list[Reason]]:
     """Step name -> reasons, in the order of the program."""
-    named = list(zip(facts.names(made.steps), made.steps, strict=True))
+    named = list(zip(step_facts.names(made.steps), made.steps, strict=True))
     readers: dict[Node, list[tuple[str, Kernel | Node]]] = {}
     for name, step in named:
         for base in dict.fromkeys(_read(step)) if name else ():

@@ -19,8 +19,7 @@ import torch
 from ...ir.graph.nodes import Meta, Node
 from ..analysis.dataflow import base_of, is_plain_view
 from ..analysis.products import LETTERS, sizes
-from ..loops import affine
-from ..loops import loop_nest as loops
+from ..loops import affine, loop_nest
 from ..loops.affine import Map
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import Index, LoopNest, Value
@@ -128,7 +127,7 @@ class _RowNest:
     def __init__(self, fusion: Fusion, unit: Unit) -> None:
         self.fusion, self.unit, self.count = fusion, unit, unit.rows
         self.builder = _Columns(self.count, self.element)
-        self.buffers: list[loops.Buffer] = []
+        self.buffers: list[loop_nest.Buffer] = []
         self.loads: dict[Node, int] = {}
         self.results: dict[Node, dict[int, tuple[int, ...]]] = {}
 
@@ -191,7 +190,7 @@ class _RowNest:
         if number is None:
             number = self.loads[base] = len(self.buffers)
             meta = base.meta
-            self.buffers.append(loops.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
+            self.buffers.append(loop_nest.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
         index = self.address(where, node.meta, node.meta.offset - base.meta.offset)
         return self.builder.add(Value("load", (), node.meta.dtype, (number, index)))
 
@@ -240,7 +239,7 @@ class _RowNest:
             self.compute(call)
         memory = self.fusion.flow.memory
         stores: list[tuple[Index, int]] = []
-        written: list[loops.Buffer] = []
+        written: list[loop_nest.Buffer] = []
         buffers: list[int] = []
         for node in stored:
             meta, lead = node.meta, self.lead(node)
@@ -250,9 +249,9 @@ class _RowNest:
                 stores.append((self.address(where, meta, offset), self.element(node, where)))
                 buffers.append(len(self.loads) + len(written))
             written.append(
-                loops.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
+                loop_nest.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
             )
-        kept = loops.reached(self.builder.values, [value for _index, value in stores])
+        kept = loop_nest.reached(self.builder.values, [value for _index, value in stores])
         covers = dict.fromkeys(map(memory, calls))
         numbers = {old: new for new, old in enumerate(kept)}
         values = tuple(
@@ -266,13 +265,13 @@ class _RowNest:
             (*self.buffers, *written),
             values,
             tuple(
-                loops.Store(b, index, numbers[value])
+                loop_nest.Store(b, index, numbers[value])
                 for b, (index, value) in zip(buffers, stores, strict=True)
             ),
             tuple(describe(node) for node in covers),
         )
         return Kernel(
-            loops.collapse(nest), tuple(self.loads), tuple(map(memory, stored)), tuple(covers)
+            loop_nest.collapse(nest), tuple(self.loads), tuple(map(memory, stored)), tuple(covers)
         )
 
 

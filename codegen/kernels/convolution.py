@@ -34,8 +34,8 @@ import torch
 from ...ir.graph.layout import contiguous_strides
 from ...ir.graph.nodes import Meta, Node
 from ...ir.symbolic.expr import is_symbolic
-from ...runtime.process import hardware as device
-from ..analysis import products as matrix_products
+from ...runtime.process import hardware
+from ..analysis import products
 from ..analysis.dataflow import memory_of
 from ..loops.extents import positive
 
@@ -48,13 +48,13 @@ ADDRESSES = 1 << 31  # the bound of the addresses of one channel, which are int3
 
 def takes(node: Node) -> bool:
     """Whether the kernel can compute this call of ATen, and pays."""
-    if node.target is not aten.convolution.default or device.cpu().isa != "avx512":
+    if node.target is not aten.convolution.default or hardware.cpu().isa != "avx512":
         return False
     if len(node.args) != 9:
         return False  # called by keywords
     if torch.get_float32_matmul_precision() != "highest":
         return False  # then ATen may round the factors to fewer bits
-    return _plain(node) and _fits(node) and matrix_products.measured(node) is not False
+    return _plain(node) and _fits(node) and products.measured(node) is not False
 
 
 def _plain(node: Node) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from ...ir.dataclass import dataclass
 from ...runtime.store.store import Library
-from ..build import cxx as build
-from ..build import flags
+from ..build import cxx, flags
 from . import libraries as ready
 
 
@@ -28,7 +27,7 @@ def load(
     """The libraries of these (symbol, file); raises as `build.cxx.load` does."""
     libraries = tuple(
         ready.find(symbol, text_of(file))
-        or build.load(text_of(file), [symbol], symbol.partition("_")[0], covers, stored)
+        or cxx.load(text_of(file), [symbol], symbol.partition("_")[0], covers, stored)
         for symbol, file in pairs
     )
     addresses = {name: at for one in libraries for name, at in one.addresses.items()}

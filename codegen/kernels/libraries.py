@@ -14,14 +14,14 @@ import functools
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ...runtime.store.store import Library
 from ..build import flags
 
 
 def find(symbol: str, text: str) -> Library | None:
     """The library that has this kernel, made from this text."""
-    if not (flags.ready_here() and device.cpu().features >= flags.READY_NEEDS):
+    if not (flags.ready_here() and hardware.cpu().features >= flags.READY_NEEDS):
         return None
     found = _opened()
     if found is None:

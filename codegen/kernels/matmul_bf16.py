@@ -29,9 +29,9 @@ from __future__ import annotations
 import torch
 
 from ...ir.graph.nodes import Node
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ..loops.extents import estimate, estimated, is_symbolic, surely
-from . import matmul_f32 as products
+from . import matmul_f32
 
 SYMBOL, FILE = "product_bf16", "matmul_bf16.h"
 # elements of the weight -> rows up to which the kernel is as fast as the library
@@ -41,22 +41,22 @@ LARGE = 12  # the most rows with larger weights, which come from memory
 # depth of one pass of the kernel; with weights up to this depth it is never much slower
 DEPTH = 1024
 
-launch, columns = products.launch, products.columns
+launch, columns = matmul_f32.launch, matmul_f32.columns
 
 
 def takes(node: Node) -> bool:
     """Whether the kernel can compute this call of ATen, and pays."""
-    if node.target not in products.FACTORS or "avx512_bf16" not in device.cpu().features:
+    if node.target not in matmul_f32.FACTORS or "avx512_bf16" not in hardware.cpu().features:
         return False
-    if device.cpu().isa != "avx512" or not products.plain(node, torch.bfloat16):
+    if hardware.cpu().isa != "avx512" or not matmul_f32.plain(node, torch.bfloat16):
         return False
-    _left, right, _added = products.operands(node)
+    _left, right, _added = matmul_f32.operands(node)
     along = right.meta.stride[-2] == 1 or right.meta.shape[-2] == 1
-    return along and products.readable(node) and _pays(node)
+    return along and matmul_f32.readable(node) and _pays(node)
 
 
 def _pays(node: Node) -> bool:
-    _left, right, _added = products.operands(node)
+    _left, right, _added = matmul_f32.operands(node)
     depth, width = right.meta.shape[-2:]
     rows, weight = node.meta.shape[-2], estimated((depth, width))
     most = next((most for size, most in ROWS if weight <= size), LARGE)

@@ -23,7 +23,7 @@ import torch
 
 from ...ir.graph.layout import contiguous_strides
 from ...ir.graph.nodes import Meta, Node
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ..analysis.dataflow import memory_of
 from ..loops.extents import estimate, estimated, positive
 
@@ -40,7 +40,7 @@ FACTORS = {aten.mm.default: 0, aten.addmm.default: 1, aten.bmm.default: 0, aten.
 
 def takes(node: Node) -> bool:
     """Whether the kernel can compute this call of ATen, and pays."""
-    if node.target not in FACTORS or not device.narrow_mkl():
+    if node.target not in FACTORS or not hardware.narrow_mkl():
         return False
     if torch.get_float32_matmul_precision() != "highest":
         return False  # then ATen may round the factors to fewer bits

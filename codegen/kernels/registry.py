@@ -12,10 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from ...ir.graph.nodes import Node
-from . import convolution as convolutions
-from . import fixed
-from . import matmul_bf16 as products_bf16
-from . import matmul_f32 as products
+from . import convolution, fixed, matmul_bf16, matmul_f32
 from .fixed import Loaded
 
 
@@ -33,7 +30,7 @@ class Kernel(Protocol):
     def columns(self, node: Node) -> Any: ...
 
 
-KERNELS: tuple[Kernel, ...] = (products, products_bf16, convolutions)
+KERNELS: tuple[Kernel, ...] = (matmul_f32, matmul_bf16, convolution)
 
 
 def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:

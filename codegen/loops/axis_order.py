@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from . import loop_nest as loops
+from . import loop_nest
 from .extents import estimate
 from .loop_nest import Index, LoopNest
 
@@ -22,8 +22,8 @@ def in_memory(nest: LoopNest) -> LoopNest:
     if not nest.has_reduction:
         return nest
     n_outer, n_inner = len(nest.outer), len(nest.inner)
-    places = any(v.op == "reduce" and v.attr in loops.OF_PLACES for v in nest.values)
-    walked = [index for index in loops.indices(nest) if nest.moves_inner(index)]
+    places = any(v.op == "reduce" and v.attr in loop_nest.OF_PLACES for v in nest.values)
+    walked = [index for index in loop_nest.indices(nest) if nest.moves_inner(index)]
     inner = list(range(n_outer, n_outer + n_inner))
     if not places:
         inner = _best(inner, walked, nest)
@@ -63,6 +63,6 @@ def permuted(nest: LoopNest, order: list[int]) -> LoopNest:
         nest,
         outer=tuple(sizes[axis] for axis in order[: len(nest.outer)]),
         inner=tuple(sizes[axis] for axis in order[len(nest.outer) :]),
-        values=tuple(loops.with_indices(value, moved) for value in nest.values),
+        values=tuple(loop_nest.with_indices(value, moved) for value in nest.values),
         stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...ir.dataclass import dataclass
-from . import loop_nest as loops
+from . import loop_nest
 from .loop_nest import LoopNest
 
 
@@ -34,7 +34,7 @@ class Pair:
 
 def find(nest: LoopNest) -> dict[int, Pair]:
     """Number of the second reduction -> its pair."""
-    level, phase = loops.levels(nest), loops.phases(nest)
+    level, phase = loop_nest.levels(nest), loop_nest.phases(nest)
     found = {}
     for number, value in enumerate(nest.values):
         if value.op != "reduce" or value.attr != "sum" or not value.dtype.is_floating_point:

@@ -15,7 +15,7 @@ import torch
 
 from ...ir.graph.nodes import Node
 from ..loops.extents import WIDEST, one_by_one
-from . import conditions as when
+from . import conditions
 from .builder import RULES, At, Rule
 
 aten = torch.ops.aten
@@ -156,7 +156,7 @@ def _numbers_only(*positions: int) -> Callable[[Node], bool]:
     def fits(node: Node) -> bool:
         same = all(a.meta.dtype is node.meta.dtype for a in node.args if isinstance(a, Node))
         numbers = all(type(node.args[p]) in (int, float) for p in positions if p < len(node.args))
-        return same and numbers and when.float_result(node)
+        return same and numbers and conditions.float_result(node)
 
     return fits
 

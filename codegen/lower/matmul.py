@@ -16,7 +16,7 @@ import torch
 
 from ...ir.graph.nodes import Node
 from ..analysis.products import LETTERS, factors, measured, sizes, work
-from ..kernels import matmul_bf16 as products_bf16
+from ..kernels import matmul_bf16
 from ..loops import affine
 from ..loops.extents import estimated, is_symbolic, positive, surely
 from .builder import RULES, At, Rule
@@ -145,7 +145,7 @@ def pays(node: Node) -> bool:
         return False
     width = node.meta.dtype.itemsize
     count = work(found)
-    if count > SMALL[width] and products_bf16.takes(node):
+    if count > SMALL[width] and matmul_bf16.takes(node):
         return False
     least = min(found.get("m", 1), found.get("n", 1))
     thin = least <= THIN and found["k"] >= LONG

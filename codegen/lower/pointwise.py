@@ -16,9 +16,8 @@ from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import kind_of
 from ..loops import affine
 from ..loops.extents import in_vectors
-from . import binary as two
+from . import binary, unary
 from . import conditions as when
-from . import unary as one
 from .builder import RULES, At, Rule
 
 aten = torch.ops.aten
@@ -183,84 +182,91 @@ for _name in (
     "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
     "erfc", "sigmoid",
 ):  # fmt: skip
-    _register(one.unary(_name), getattr(aten, _name).default, when.float_result)
+    _register(unary.unary(_name), getattr(aten, _name).default, when.float_result)
 for _name in ("neg", "abs", "sign"):
-    _register(one.unary(_name), getattr(aten, _name).default, when.not_bool)
+    _register(unary.unary(_name), getattr(aten, _name).default, when.not_bool)
 for _name in ("floor", "ceil", "trunc", "round"):
-    _register(one.same_or_float(_name), getattr(aten, _name).default, when.not_bool)
+    _register(unary.same_or_float(_name), getattr(aten, _name).default, when.not_bool)
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     _op = getattr(aten, _name, None)
     if _name != "signbit" and _op is not None:
-        _register(one.test(_name), _op.default)
+        _register(unary.test(_name), _op.default)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _packet = getattr(aten, _name)
     _register(
-        two.compare(_name), (_packet.Tensor, _packet.Scalar), two.compare_when, symbolic="numbers"
+        binary.compare(_name),
+        (_packet.Tensor, _packet.Scalar),
+        binary.compare_when,
+        symbolic="numbers",
     )
 for _name, _op in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor")):
-    _register(two.logical(_op), getattr(aten, _name).default)
+    _register(binary.logical(_op), getattr(aten, _name).default)
 for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
     _packet = getattr(aten, _name)
-    _register(two.bitwise(_op), (_packet.Tensor, _packet.Scalar), two.bitwise_when)
+    _register(binary.bitwise(_op), (_packet.Tensor, _packet.Scalar), binary.bitwise_when)
 for _name, _op in (("bitwise_left_shift", "shl"), ("bitwise_right_shift", "shr")):
     _packet = getattr(aten, _name)
-    _register(two.bitwise(_op), (_packet.Tensor, _packet.Tensor_Scalar), two.integer_result)
+    _register(binary.bitwise(_op), (_packet.Tensor, _packet.Tensor_Scalar), binary.integer_result)
 for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):  # the operators << and >>
     _packet = getattr(aten, _name)
-    _register(two.bitwise(_op), (_packet.Tensor, _packet.Scalar), two.integer_result)
+    _register(binary.bitwise(_op), (_packet.Tensor, _packet.Scalar), binary.integer_result)
 for _name in ("maximum", "minimum"):
-    _register(two.extremum(_name), getattr(aten, _name).default, when.not_bool)
+    _register(binary.extremum(_name), getattr(aten, _name).default, when.not_bool)
 for _name in ("fmax", "fmin"):
-    _register(two.other_extremum(_name), getattr(aten, _name).default, when.float_result)
+    _register(binary.other_extremum(_name), getattr(aten, _name).default, when.float_result)
 for _name in ("atan2", "hypot"):
-    _register(two.binary(_name), getattr(aten, _name).default, when.float_result)
+    _register(binary.binary(_name), getattr(aten, _name).default, when.float_result)
 
-_register(two.binary("copysign"), aten.copysign.Tensor, when.float_result)
+_register(binary.binary("copysign"), aten.copysign.Tensor, when.float_result)
 _register(
-    two.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer, symbolic="numbers"
+    binary.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer, symbolic="numbers"
 )
 _register(
-    two.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer, symbolic="numbers"
+    binary.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer, symbolic="numbers"
 )
-_register(two.rsub, (aten.rsub.Tensor, aten.rsub.Scalar), when.fits_integer, symbolic="numbers")
-_register(two.mul, (aten.mul.Tensor, aten.mul.Scalar), when.fits_integer, symbolic="numbers")
+_register(binary.rsub, (aten.rsub.Tensor, aten.rsub.Scalar), when.fits_integer, symbolic="numbers")
+_register(binary.mul, (aten.mul.Tensor, aten.mul.Scalar), when.fits_integer, symbolic="numbers")
 _register(
-    two.binary("div", exact_second=True), (aten.div.Tensor, aten.div.Scalar), when.float_result,
+    binary.binary("div", exact_second=True), (aten.div.Tensor, aten.div.Scalar), when.float_result,
     symbolic="numbers",
 )  # fmt: skip
-_register(two.div_mode, (aten.div.Tensor_mode, aten.div.Scalar_mode), two.div_when)
-_register(two.floor_divide, (aten.floor_divide.default, aten.floor_divide.Scalar), two.safe_divisor)
-_register(two.modulo("remainder"), (aten.remainder.Tensor, aten.remainder.Scalar), two.safe_divisor)
-_register(two.modulo("fmod"), (aten.fmod.Tensor, aten.fmod.Scalar), two.safe_divisor)
-_register(two.pow_number, aten.pow.Tensor_Scalar, two.pow_when)
-_register(two.binary("pow"), (aten.pow.Tensor_Tensor, aten.pow.Scalar), when.float_result)
-_register(one.relu, aten.relu.default, when.not_bool)
-_register(one.relu6, aten.relu6.default, when.not_bool)
-_register(one.gelu, aten.gelu.default, when.float_result)
-_register(one.silu, aten.silu.default, when.float_result)
-_register(one.leaky_relu, aten.leaky_relu.default, when.float_result)
-_register(one.elu, aten.elu.default, when.float_result)
-_register(one.hardtanh, aten.hardtanh.default, one.no_nan_bounds)
-_register(one.hardswish, aten.hardswish.default, when.float_result)
-_register(one.hardsigmoid, aten.hardsigmoid.default, when.float_result)
-_register(one.softplus, aten.softplus.default, when.float_result)
-_register(one.mish, aten.mish.default, when.float_result)
-_register(one.clamp, (aten.clamp.default, aten.clamp.Tensor), one.no_nan_bounds)
-_register(one.clamp_min, (aten.clamp_min.default, aten.clamp_min.Tensor), one.no_nan_bounds)
-_register(one.clamp_max, (aten.clamp_max.default, aten.clamp_max.Tensor), one.no_nan_bounds)
-_register(one.logical_not, aten.logical_not.default)
-_register(one.unary("not"), aten.bitwise_not.default)
-_register(one.nan_to_num, aten.nan_to_num.default, when.not_bool)
-_register(one.frac, aten.frac.default, when.float_result)
+_register(binary.div_mode, (aten.div.Tensor_mode, aten.div.Scalar_mode), binary.div_when)
+_register(
+    binary.floor_divide, (aten.floor_divide.default, aten.floor_divide.Scalar), binary.safe_divisor
+)
+_register(
+    binary.modulo("remainder"), (aten.remainder.Tensor, aten.remainder.Scalar), binary.safe_divisor
+)
+_register(binary.modulo("fmod"), (aten.fmod.Tensor, aten.fmod.Scalar), binary.safe_divisor)
+_register(binary.pow_number, aten.pow.Tensor_Scalar, binary.pow_when)
+_register(binary.binary("pow"), (aten.pow.Tensor_Tensor, aten.pow.Scalar), when.float_result)
+_register(unary.relu, aten.relu.default, when.not_bool)
+_register(unary.relu6, aten.relu6.default, when.not_bool)
+_register(unary.gelu, aten.gelu.default, when.float_result)
+_register(unary.silu, aten.silu.default, when.float_result)
+_register(unary.leaky_relu, aten.leaky_relu.default, when.float_result)
+_register(unary.elu, aten.elu.default, when.float_result)
+_register(unary.hardtanh, aten.hardtanh.default, unary.no_nan_bounds)
+_register(unary.hardswish, aten.hardswish.default, when.float_result)
+_register(unary.hardsigmoid, aten.hardsigmoid.default, when.float_result)
+_register(unary.softplus, aten.softplus.default, when.float_result)
+_register(unary.mish, aten.mish.default, when.float_result)
+_register(unary.clamp, (aten.clamp.default, aten.clamp.Tensor), unary.no_nan_bounds)
+_register(unary.clamp_min, (aten.clamp_min.default, aten.clamp_min.Tensor), unary.no_nan_bounds)
+_register(unary.clamp_max, (aten.clamp_max.default, aten.clamp_max.Tensor), unary.no_nan_bounds)
+_register(unary.logical_not, aten.logical_not.default)
+_register(unary.unary("not"), aten.bitwise_not.default)
+_register(unary.nan_to_num, aten.nan_to_num.default, when.not_bool)
+_register(unary.frac, aten.frac.default, when.float_result)
 _register(_where, aten.where.self, _mask_is_bool)
 _register(_masked_fill, (aten.masked_fill.Scalar, aten.masked_fill.Tensor), _mask_is_bool)
 _register(_addcmul("mul"), aten.addcmul.default, when.float_result)
 _register(_addcmul("div"), aten.addcdiv.default, when.float_result)
 _register(_lerp, (aten.lerp.Scalar, aten.lerp.Tensor), when.float_result)
 _register(
-    one.copy, (aten.clone.default, aten._to_copy.default, aten.contiguous.default), _same_device
+    unary.copy, (aten.clone.default, aten._to_copy.default, aten.contiguous.default), _same_device
 )
-_register(one.copy_from, aten.copy.default)
+_register(unary.copy_from, aten.copy.default)
 _register(_triangle("le"), aten.tril.default, symbolic="sizes")
 _register(_triangle("ge"), aten.triu.default, symbolic="sizes")
 _register(_filled(1, "value"), (aten.fill.Scalar, aten.fill.Tensor))

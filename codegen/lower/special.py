@@ -15,8 +15,7 @@ import torch
 
 from ...ir.graph.nodes import Node
 from ..loops.extents import in_vectors
-from . import conditions as when
-from . import unary as one
+from . import conditions, unary
 from .builder import RULES, At, Rule, opmath
 from .reduction import _DIM, _DIMS, _elements, _fold_rule, _folded, _number_result
 
@@ -188,7 +187,7 @@ def _ldexp_when(node: Node) -> bool:
     # in eager
     spread = exponent.shape != node.meta.shape
     return (
-        when.float_result(node)
+        conditions.float_result(node)
         and bool(plain)
         and not spread
         and torch.get_default_dtype() == torch.float32
@@ -229,29 +228,29 @@ def _ends_dims(node: Node) -> Any:
 
 
 POINTWISE: dict[Any, tuple[Callable[[At], int], Callable[[Node], bool]]] = {
-    aten.deg2rad.default: (_scaled_by(math.pi / 180), when.float_result),
-    aten.rad2deg.default: (_scaled_by(180 / math.pi), when.float_result),
+    aten.deg2rad.default: (_scaled_by(math.pi / 180), conditions.float_result),
+    aten.rad2deg.default: (_scaled_by(180 / math.pi), conditions.float_result),
     aten.isposinf.default: (_is_infinity(math.inf), lambda node: True),
     aten.isneginf.default: (_is_infinity(-math.inf), lambda node: True),
     aten.signbit.default: (_signbit, lambda node: True),
-    aten.sgn.default: (one.unary("sign"), when.not_bool),
-    aten.heaviside.default: (_heaviside, when.not_bool),
-    aten.threshold.default: (_threshold, when.fits_integer),
-    aten.hardshrink.default: (_hardshrink, when.float_result),
-    aten.softshrink.default: (_softshrink, when.float_result),
-    aten.celu.default: (_celu, when.float_result),
-    aten._prelu_kernel.default: (_prelu, when.float_result),
+    aten.sgn.default: (unary.unary("sign"), conditions.not_bool),
+    aten.heaviside.default: (_heaviside, conditions.not_bool),
+    aten.threshold.default: (_threshold, conditions.fits_integer),
+    aten.hardshrink.default: (_hardshrink, conditions.float_result),
+    aten.softshrink.default: (_softshrink, conditions.float_result),
+    aten.celu.default: (_celu, conditions.float_result),
+    aten._prelu_kernel.default: (_prelu, conditions.float_result),
     aten.log_sigmoid_forward.default: (_log_sigmoid, lambda node: True),
-    aten.logaddexp.default: (_log_sum("exp"), when.float_result),
-    aten.logaddexp2.default: (_log_sum("exp2"), when.float_result),
-    aten.xlogy.Tensor: (_times_log("log"), when.float_result),
-    aten.xlogy.Scalar_Self: (_times_log("log"), when.float_result),
-    aten.xlogy.Scalar_Other: (_times_log("log"), when.float_result),
-    aten.special_xlog1py.default: (_times_log("log1p"), when.float_result),
-    aten.special_entr.default: (_entropy, when.float_result),
-    aten.logit.default: (_logit, when.float_result),
-    aten.sinc.default: (_sinc, when.float_result),
-    aten.angle.default: (_angle, when.float_result),
+    aten.logaddexp.default: (_log_sum("exp"), conditions.float_result),
+    aten.logaddexp2.default: (_log_sum("exp2"), conditions.float_result),
+    aten.xlogy.Tensor: (_times_log("log"), conditions.float_result),
+    aten.xlogy.Scalar_Self: (_times_log("log"), conditions.float_result),
+    aten.xlogy.Scalar_Other: (_times_log("log"), conditions.float_result),
+    aten.special_xlog1py.default: (_times_log("log1p"), conditions.float_result),
+    aten.special_entr.default: (_entropy, conditions.float_result),
+    aten.logit.default: (_logit, conditions.float_result),
+    aten.sinc.default: (_sinc, conditions.float_result),
+    aten.angle.default: (_angle, conditions.float_result),
     aten.ldexp.Tensor: (_ldexp, _ldexp_when),
 }
 RULES.update({op: Rule(build, when=fits) for op, (build, fits) in POINTWISE.items()})

@@ -18,17 +18,16 @@ from typing import Any
 from ...ir.dataclass import dataclass
 from ...ir.graph.nodes import Graph
 from ...runtime.errors import BuildError, CheckError
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
 from ...runtime.program.program import ProgramSpec
-from ...runtime.store import notes as kept_notes
-from ..build import cxx as build
-from ..build import translation_units as units
+from ...runtime.store import notes
+from ..build import cxx, translation_units
 from ..kernels import fixed
-from ..programs import step_facts as facts
+from ..programs import step_facts
 from ..programs.compiled import Compiled, KernelRecord, record
 from . import key as graph_key
-from . import serialize as plan_form
+from . import serialize
 from .key import NotKept
 from .serialize import At, Bound
 
@@ -49,10 +48,10 @@ def key_of(graph: Graph) -> Key | None:
     """The key of a graph's plan; None for a graph without a key, or if no kernels can be made or
     loaded.
     """
-    compiler = device.find_compiler()
+    compiler = hardware.find_compiler()
     if compiler is None and not SESSION.store.bundled():
         return None
-    here = device.cpu().identity, "none" if compiler is None else compiler.identity
+    here = hardware.cpu().identity, "none" if compiler is None else compiler.identity
     try:
         return Key(graph_key.texts(graph), here)
     except NotKept:
@@ -61,7 +60,7 @@ def key_of(graph: Graph) -> Key | None:
 
 def recall(key: Key) -> Plain | None:
     """The plan that was kept under this key."""
-    found: Plain | None = kept_notes.recall(SESSION.store, key.texts, *key.here)
+    found: Plain | None = notes.recall(SESSION.store, key.texts, *key.here)
     return found
 
 
@@ -71,7 +70,7 @@ def keep(key: Key, made: Callable[[], Plain]) -> None:
         value = made()
     except NotKept:
         return
-    kept_notes.keep(SESSION.store, key.texts, *key.here, value)
+    notes.keep(SESSION.store, key.texts, *key.here, value)
 
 
 def plain(
@@ -97,7 +96,7 @@ def plain(
     if any(id(tensor) not in places for tensor in spec.constants.values()):
         raise NotKept("a constant that the passes have made")
     return {
-        "program": plan_form.written(spec),
+        "program": serialize.written(spec),
         "constants": [[slot, places[id(tensor)]] for slot, tensor in spec.constants.items()],
         "source": source,
         "symbols": symbols,
@@ -135,11 +134,11 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     names = list(dict.fromkeys(symbols.values()))
     try:
         others = fixed.load(kept["replaced"], stored=stored) if kept["replaced"] else None
-        keep = build.load(source, names, graph.name, covers, stored) if source else None
+        keep = cxx.load(source, names, graph.name, covers, stored) if source else None
         on_gpu = _texts(kept)
         gpu = _gpu(kept, on_gpu, graph.name, covers, stored)
     # the graph is planned anew, meets the same error and reports it
-    except (build.NotBuilt, BuildError):
+    except (cxx.NotBuilt, BuildError):
         return None
     built = time.perf_counter()
     addresses = {} if keep is None else dict(keep.addresses)
@@ -147,7 +146,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         addresses |= others.addresses
     tensors = [node.target for node in graph.nodes if node.op == "constant"]
     constants = {slot: tensors[at] for slot, at in kept["constants"]}
-    spec = plan_form.read(
+    spec = serialize.read(
         kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu, on_gpu)
     )
     records = _records(kept, keep is not None and keep.cached, gpu)
@@ -163,8 +162,8 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         kept["library"],
         len(names) + len(gpu),
         timings=laps,
-        steps=facts.told(graph, rows, was),
-        sketch=facts.sketch(graph, rows),
+        steps=step_facts.told(graph, rows, was),
+        sketch=step_facts.sketch(graph, rows),
         source=_source(kept),
         sampled=program,
     )
@@ -179,7 +178,7 @@ def _source(kept: Plain) -> str:
 def _texts(kept: Plain) -> dict[str, Any]:
     """The kernels of GPUs, by key."""
     plain = kept["gpu"] or {"texts": {}}
-    return {key: plan_form.kernel_of(text) for key, text in plain["texts"].items()}
+    return {key: serialize.kernel_of(text) for key, text in plain["texts"].items()}
 
 
 def _gpu(
@@ -188,14 +187,14 @@ def _gpu(
     """The loaded kernels of GPUs, by key."""
     if not texts:
         return {}
-    return plan_form.load_kernels(texts, kept["gpu"]["capabilities"], name, covers, stored)
+    return serialize.load_kernels(texts, kept["gpu"]["capabilities"], name, covers, stored)
 
 
 def _records(kept: Plain, cached: bool, gpu: Plain) -> tuple[KernelRecord, ...]:
     """The kernels for the report. Of equal kernels the text has only one, under its name; the
     others get its text.
     """
-    texts, symbols = units.kernels(kept["source"]), kept["symbols"]
+    texts, symbols = translation_units.kernels(kept["source"]), kept["symbols"]
     on_gpu = kept["gpu"] or {"of": {}}
     found = []
     for name, covers, nbytes in kept["kernels"]:

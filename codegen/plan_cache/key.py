@@ -21,10 +21,10 @@ from ...ir.graph.devices import gpus_of
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.passes.rewriter import FOLD_LIMIT
 from ...runtime import own_files
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
 from ...runtime.version import VERSION
-from ..triton import devices as gpus
+from ..triton import devices
 
 FORMAT = "plan 2"  # raise it when the meaning of kept plans changes
 # namespaces of torch and graftjit: the names of their operators say what they do
@@ -57,10 +57,10 @@ def _gpus(graph: Graph) -> str:
     found = gpus_of(graph)
     if not found:
         return ""
-    reason = gpus.why_not(found)
+    reason = devices.why_not(found)
     if reason:
         raise NotKept(reason)
-    return gpus.world(found)
+    return devices.world(found)
 
 
 def _world() -> tuple[str, ...]:
@@ -70,9 +70,9 @@ def _world() -> tuple[str, ...]:
         sys.version,
         torch.__version__,
         str(torch.version.git_version),
-        device.cpu().identity,
-        device.cpu().isa,
-        str(device.narrow_mkl()),
+        hardware.cpu().identity,
+        hardware.cpu().isa,
+        str(hardware.narrow_mkl()),
         _precision(),
         str(torch.get_default_dtype()),
         str(torch._C._get_mkldnn_enabled()),  # type: ignore[attr-defined]

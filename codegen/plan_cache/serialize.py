@@ -16,8 +16,8 @@ from torch._ops import OpOverload
 from ...ir.dataclass import dataclass, field
 
 # The two files below define operators of graftjit that a plan may name.
-from ...ir.passes import defer_writes as late  # noqa: F401
-from ...ir.trace import autocast_cache as cast_cache  # noqa: F401
+from ...ir.passes import defer_writes  # noqa: F401
+from ...ir.trace import autocast_cache  # noqa: F401
 from ...runtime.program.fallback_tape import Tape
 from ...runtime.program.program import (
     Alloc,

@@ -18,7 +18,7 @@ import torch
 from ...ir.graph.effects import root, writes
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.trace.autocast_cache import cached_cast
-from ...runtime.autograd import rng_state as generators
+from ...runtime.autograd import rng_state
 from ...runtime.errors import CheckError
 from ...runtime.events.loggers import ROOMS
 from .sensitivity import Sensitivity
@@ -41,7 +41,7 @@ def shadowed(
     program: Callable[..., Any], replay: Callable[..., Any], graph: Graph, kernels: Sequence[str]
 ) -> Callable[..., Any]:
     """The program, then the calls on copies of its inputs and random states, and a comparison."""
-    allowed, devices = tolerance(graph), generators.drawn_from(graph)
+    allowed, devices = tolerance(graph), rng_state.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
     cancels, names = bool(graph.written) or graph.spends, _names(graph)
     blank = {at for at, node in enumerate(graph.outputs) if is_blank(graph, node)}
@@ -67,26 +67,26 @@ def shadowed(
         kept, twins = list(inputs), list(inputs)
         for at in graph.written:
             kept[at], twins[at] = copied(inputs[at]), copied(inputs[at])
-        before, scale = generators.states(devices), largest(inputs) if cancels else 0.0
+        before, scale = rng_state.states(devices), largest(inputs) if cancels else 0.0
         found = program(*inputs)
-        after = generators.states(devices)
+        after = rng_state.states(devices)
 
         def eager(given: list[Any]) -> list[torch.Tensor]:
-            generators.put_back(before)
+            rng_state.put_back(before)
             with torch.set_grad_enabled(graph.spends):
                 results = replay(*given)
             return [*results, *(given[at] for at in graph.written)]
 
         try:
             expected = eager(twins)
-            drawn = generators.states(devices)
+            drawn = rng_state.states(devices)
             sensitivity = Sensitivity(eager, kept, copied)
             ours = [*found, *(inputs[at] for at in graph.written)]
             for number, (what, one, other) in enumerate(zip(names, ours, expected, strict=True)):
                 if number not in blank:
                     compare(what, one, other, scale, partial(sensitivity.slack, number, expected))
         finally:
-            generators.put_back(after)
+            rng_state.put_back(after)
         if any(not torch.equal(a, b) for (_, a), (_, b) in zip(after, drawn, strict=True)):
             raise CheckError(
                 f"the compiled graph {graph.name} has not drawn the random numbers"

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ir.graph import cost_model as cost
+from ...ir.graph import cost_model
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.graph.printing import dtype_name, target_text
 from ...ir.graph.summary import Sketch
 from ...ir.symbolic.expr import hint_of
 from ...runtime.events.events import StepFacts, UnfusedFacts
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -135,15 +135,15 @@ def _places(nodes: Sequence[Node], places: Mapping[str, int]) -> list[int]:
 
 
 def _is_view(node: Node) -> bool:
-    return node.alias is not None and cost.traffic(node) == (0, 0)
+    return node.alias is not None and cost_model.traffic(node) == (0, 0)
 
 
 # --- a call of ATen, or of a kernel in its place ---
 
 
 def _call(node: Node) -> Plain:
-    read, written = cost.traffic(node)
-    meta = next(cost.metas(node.meta), None) or next(cost.metas(node.args), None)
+    read, written = cost_model.traffic(node)
+    meta = next(cost_model.metas(node.meta), None) or next(cost_model.metas(node.args), None)
     return {
         "kind": "call",
         "device": "cpu" if meta is None else str(meta.device),
@@ -153,7 +153,7 @@ def _call(node: Node) -> Plain:
         "dtype": "" if meta is None else dtype_name(meta.dtype),
         "reads": read,
         "writes": written,
-        "flops": cost.flops(node),
+        "flops": cost_model.flops(node),
     }
 
 
@@ -171,12 +171,12 @@ def _shape(meta: Meta | None) -> str:
 
 def _kernel(kernel: Kernel) -> Plain:
     calls = [node for node in kernel.nodes if node.op == "call"]
-    counted = {node: cost.flops(node) for node in calls}
+    counted = {node: cost_model.flops(node) for node in calls}
     read, written = _moved(kernel.nest)
     if kernel.host is not None:
-        read += cost.traffic(kernel.host)[0]
+        read += cost_model.traffic(kernel.host)[0]
     heaviest = max(calls, key=counted.__getitem__)
-    result = max(kernel.stores, key=lambda node: cost.nbytes(node.meta))
+    result = max(kernel.stores, key=lambda node: cost_model.nbytes(node.meta))
     return {
         "kind": "kernel",
         "device": str(kernel.device),
@@ -194,7 +194,7 @@ def _computed(node: Node) -> Meta:
     """The metadata that determines the dtype of the computation: that of the first tensor operand,
     or of the result.
     """
-    return next(cost.metas(node.args), None) or next(cost.metas(node.meta))
+    return next(cost_model.metas(node.args), None) or next(cost_model.metas(node.meta))
 
 
 def _moved(nest: LoopNest) -> tuple[int, int]:
@@ -203,7 +203,7 @@ def _moved(nest: LoopNest) -> tuple[int, int]:
     reached = [0] * len(nest.buffers)
     seen = set()
     for value in nest.values:
-        if value.op in loops.LOADS:
+        if value.op in loop_nest.LOADS:
             buffer, index = value.attr
             anywhere = len(value.args) > (2 if value.op == "load_if" else 0)
             key = buffer, index.strides, index.offset, anywhere

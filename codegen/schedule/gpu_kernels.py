@@ -22,23 +22,19 @@ from ...ir.graph.effects import root
 from ...ir.graph.nodes import Meta, Node
 from ...runtime.errors import BuildError
 from ...runtime.events.events import Fallback
-from ...runtime.process import hardware as machine
+from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
 from ...runtime.program.program import DeviceLaunch
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import LoopNest
-from ..plan_cache import serialize as plan_form
-from ..triton import compiler as triton_compile
-from ..triton import matmul_fusion as triton_hosts
-from ..triton import renderer as triton
-from ..triton import scatter as triton_scatter
+from ..plan_cache import serialize
+from ..triton import compiler, matmul_fusion, renderer, scatter
 from ..triton.matmul import Configuration
 from ..triton.matmul_fusion import Hosts
 from ..triton.renderer import TritonKernel
 from ..triton.split_reduction import split
 from ..triton.tiling import Tiling
-from . import inplace
-from . import plan as schedule
+from . import inplace, plan
 
 LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 # the number of plans that are made for kernels without a text; the last one leaves all kernels to
@@ -83,7 +79,7 @@ class Part:
             loaded.keep,
             writes,
             self.looked_at,
-            plan_form.General(text, self.looked_at, device) if self.looked_at else None,
+            serialize.General(text, self.looked_at, device) if self.looked_at else None,
         )
 
 
@@ -117,7 +113,7 @@ class Written:
         NotKept.
         """
         return {
-            "texts": {key: plan_form.written_kernel(text) for key, text in self.texts.items()},
+            "texts": {key: serialize.written_kernel(text) for key, text in self.texts.items()},
             "capabilities": dict(self.capabilities),
             "of": {name: [part.key for part in one.parts] for name, one in self.launches.items()},
         }
@@ -142,14 +138,14 @@ class Gpu:
 
 def world(device: torch.device) -> Gpu:
     """The facts about this device."""
-    found = machine.gpu(device)
+    found = hardware.gpu(device)
     return Gpu(10 * found.capability[0] + found.capability[1], found.multiprocessors)
 
 
 # --- texts ---
 
 
-def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
+def write(made: plan.Plan, of: Any = None) -> tuple[plan.Plan, Written]:
     """The plan in which each kernel on a GPU has a text, and the texts. `of`: device -> Gpu."""
     of = of or world
     for attempt in range(ATTEMPTS):
@@ -161,11 +157,11 @@ def write(made: schedule.Plan, of: Any = None) -> tuple[schedule.Plan, Written]:
         last = attempt == ATTEMPTS - 2
         left = [one for one in made.kernels if one.device.type == "cuda"] if last else None
         refused = left if left is not None else [kernel for kernel, _reason in failed]
-        made = schedule.without(made, {node for kernel in refused for node in kernel.nodes})
+        made = plan.without(made, {node for kernel in refused for node in kernel.nodes})
     raise BuildError("kernels of the GPU could not be written", found=made.graph.name)
 
 
-def refuse(made: schedule.Plan, written: Written, failed: Mapping[str, str]) -> schedule.Plan:
+def refuse(made: plan.Plan, written: Written, failed: Mapping[str, str]) -> plan.Plan:
     """The plan without the kernels whose texts failed to compile; `failed`: name of the text ->
     reason.
     """
@@ -177,10 +173,10 @@ def refuse(made: schedule.Plan, written: Written, failed: Mapping[str, str]) -> 
                 nodes.update(kernel.nodes)
                 reason = failed[part.text.name].splitlines()[0]
                 SESSION.emit(Fallback(code="FB318", reason=f"{kernel.nest.name}: {reason}"))
-    return schedule.without(made, nodes)
+    return plan.without(made, nodes)
 
 
-def _attempt(made: schedule.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, str]]]:
+def _attempt(made: plan.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, str]]]:
     written, failed = Written(), []
     fresh = aligned_memory(made)
     for kernel in made.kernels:
@@ -204,7 +200,7 @@ def _words(error: BuildError) -> str:
 
 def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) -> OnDevice:
     """The launches of one kernel. Raises KeyError or BuildError."""
-    nodes = triton_hosts.given(kernel)
+    nodes = matmul_fusion.given(kernel)
     aligned = {at for at, node in enumerate(nodes) if node in fresh}
     looked_at = {at for at, node in enumerate(nodes) if node not in fresh and _likely(node)}
     aligned |= looked_at
@@ -213,14 +209,14 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
     def of(nest: LoopNest, places: tuple[int, ...]) -> Part:
         here = [place for place, one in enumerate(places) if one in aligned]
         tiling = nest.hints.tiling or Tiling()
-        text = triton.render(anonymous(nest), aligned=here, tiling=tiling)
+        text = renderer.render(anonymous(nest), aligned=here, tiling=tiling)
         return _part(text, kernel.nest.name, places, gpu, looked_at)
 
     if kernel.host is not None:
         text = hosted(kernel, hosts[kernel.host].way, aligned)
         return OnDevice((_part(text, kernel.nest.name, everything, gpu, looked_at),))
     if kernel.nest.scatters:
-        several = triton_scatter.split(kernel.nest)
+        several = scatter.split(kernel.nest)
         return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
     parts = split(kernel.nest, gpu.multiprocessors)
     if parts is None:
@@ -232,7 +228,7 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
 
 def hosted(kernel: Kernel, way: Configuration, aligned: Collection[int] = ()) -> TritonKernel:
     """The text of a product and its epilogue."""
-    return triton_hosts.text(kernel, anonymous(kernel.nest), way, aligned)
+    return matmul_fusion.text(kernel, anonymous(kernel.nest), way, aligned)
 
 
 def _part(
@@ -260,7 +256,7 @@ def anonymous(nest: LoopNest) -> LoopNest:
     return replace(nest, name=TEXT_NAME, covers=(), buffers=tuple(buffers))
 
 
-def aligned_memory(made: schedule.Plan) -> frozenset[Node]:
+def aligned_memory(made: plan.Plan) -> frozenset[Node]:
     """Memory that certainly begins at a multiple of 16 bytes: results of graftjit's kernels, and of
     operators that always allocate.
 
@@ -289,7 +285,7 @@ def _likely(node: Node) -> bool:
     if not isinstance(meta, Meta) or type(meta.offset) is not int:
         return False
     alone = all(type(size) is int and size == 1 for size in meta.shape)
-    return not alone and meta.offset * meta.dtype.itemsize % triton_compile.ALIGNMENT == 0
+    return not alone and meta.offset * meta.dtype.itemsize % compiler.ALIGNMENT == 0
 
 
 # --- kernels ---
@@ -302,4 +298,4 @@ def load(
 
     Raises BuildError, or NotBuilt if a kernel would have to be built and `stored` forbids it.
     """
-    return plan_form.load_kernels(written.texts, written.capabilities, name, covers, stored)
+    return serialize.load_kernels(written.texts, written.capabilities, name, covers, stored)

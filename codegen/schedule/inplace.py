@@ -20,10 +20,10 @@ from ...ir.graph.effects import reads, root
 from ...ir.graph.nodes import Meta, Node
 from ...ir.symbolic.expr import is_symbolic
 from ..analysis.dataflow import Flow
-from ..build import cxx as build
-from ..cpp import renderer as cpp
+from ..build import cxx
+from ..cpp import renderer
 from ..cpp.loop_plan import lane_count
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.extents import product
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import LoopNest
@@ -174,7 +174,9 @@ def _may(kernel: Kernel, node: Node, given: Node) -> bool:
     source, target = kernel.reads.index(given), _buffer_of(kernel, node)
     sizes = nest.outer + nest.inner
     stores = [store for store in nest.stores if store.buffer == target]
-    loads = [value for value in nest.values if value.op in loops.LOADS and value.attr[0] == source]
+    loads = [
+        value for value in nest.values if value.op in loop_nest.LOADS and value.attr[0] == source
+    ]
     index = stores[0].index
     counted = sizes if nest.moves_inner(index) else nest.outer
     covers = product(counted) == product(node.meta.shape) == product(given.meta.shape)
@@ -192,7 +194,7 @@ def _may(kernel: Kernel, node: Node, given: Node) -> bool:
     return _in_turn(nest, source, target)
 
 
-def _each_by_one(nest: LoopNest, source: int, target: int, index: loops.Index) -> bool:
+def _each_by_one(nest: LoopNest, source: int, target: int, index: loop_nest.Index) -> bool:
     """On a GPU: whether the thread that stores an element also loads it, and no pass after the one
     that stores loads it.
 
@@ -203,14 +205,14 @@ def _each_by_one(nest: LoopNest, source: int, target: int, index: loops.Index) -
         for stride, size in zip(index.strides, nest.outer + nest.inner, strict=True)
         if size != 1
     )
-    phase = loops.phases(nest)
+    phase = loop_nest.phases(nest)
     first = min(phase[store.value] for store in nest.stores if store.buffer == target)
     later = (n for n, value in enumerate(nest.values) if value.op == "reduce" and phase[n] > first)
     seen = {
         nest.values[number].attr[0]
         for fold in later
-        for number in loops.needed(nest, nest.values[fold].args)
-        if nest.values[number].op in loops.LOADS
+        for number in loop_nest.needed(nest, nest.values[fold].args)
+        if nest.values[number].op in loop_nest.LOADS
     }
     scans = any(value.op == "scan" for value in nest.values)
     others = [s for s in nest.stores if s.buffer != target and phase[s.value] > first]
@@ -219,19 +221,19 @@ def _each_by_one(nest: LoopNest, source: int, target: int, index: loops.Index) -
 
 
 def _loads(nest: LoopNest, value: int, buffer: int) -> bool:
-    found = (nest.values[number] for number in loops.needed(nest, [value]))
-    return any(one.op in loops.LOADS and one.attr[0] == buffer for one in found)
+    found = (nest.values[number] for number in loop_nest.needed(nest, [value]))
+    return any(one.op in loop_nest.LOADS and one.attr[0] == buffer for one in found)
 
 
 def _in_turn(nest: LoopNest, source: int, target: int) -> bool:
     """Whether no pass loads the operand after the first pass that writes over it."""
-    written = cpp.Kernel(nest, lane_count(nest, build.vector_bytes()))
+    written = renderer.Kernel(nest, lane_count(nest, cxx.vector_bytes()))
     if written.plan.tile is not None or written.plan.split:
         return False
     begun = False
     for one in written.passes:
         values = (nest.values[number] for number in one.body)
-        if begun and any(v.op in loops.LOADS and v.attr[0] == source for v in values):
+        if begun and any(v.op in loop_nest.LOADS and v.attr[0] == source for v in values):
             return False
         kept = [written.homes[number] for number in one.keeps if number in written.homes]
         begun = begun or any(store.buffer == target for store in (*one.stores, *kept))

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 from ...ir.graph.effects import reads, root
 from ...ir.graph.nodes import Graph, Node
-from ..fusion import input_mutations as stores
+from ..fusion import input_mutations
 from ..fusion.fuse import KINDS, Kinds
 from ..fusion.spread import spread
-from . import inplace
-from . import peak_memory as memory
-from . import step_order as sequence
+from . import inplace, peak_memory, step_order
 from .stages import Plan, Task, drafted
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def plan(graph: Graph, fuse: bool = True, kinds: Kinds = KINDS) -> Plan:
     """
     if not fuse or not kinds:
         return _best(Task(graph, {}, frozenset()))
-    graph, moves = stores.sunk(spread(graph))
+    graph, moves = input_mutations.sunk(spread(graph))
     return _best(Task(graph, moves, kinds))
 
 
@@ -64,10 +62,12 @@ def _best(task: Task) -> Plan:
     found: list[tuple[int, Plan]] = []
     for near, sunk in ((False, False), (True, False), (False, True)):
         made = drafted(task, near, sunk)
-        eager = memory.peak_of_eager(made.flow)
+        eager = peak_memory.peak_of_eager(made.flow)
         ways = [made]
         if fuse and eager > SMALL and len(made.steps) > 2:
-            ways.append(replace(made, steps=sequence.put_off(made.steps, made.follows, made.flow)))
+            ways.append(
+                replace(made, steps=step_order.put_off(made.steps, made.follows, made.flow))
+            )
         for scratch in (_only_for_kernels(made), frozenset()):
             found.append(_least(ways, scratch))
             if found[-1][0] <= eager + SMALL or not fuse:
@@ -83,7 +83,7 @@ def _least(ways: list[Plan], scratch: frozenset[Node]) -> tuple[int, Plan]:
         if least is not None and made.steps == ways[0].steps:
             continue
         one = _in_place(made, scratch, answers)
-        needed = memory.peak(one.steps, one.flow, one.scratch, one.over)
+        needed = peak_memory.peak(one.steps, one.flow, one.scratch, one.over)
         if least is None or needed < least[0] * (1 - GAIN):
             least = needed, one
     assert least is not None

@@ -29,7 +29,7 @@ from ...runtime.program.program import (
 from ..analysis.dataflow import base_of, is_plain_view
 from ..loops.extents import product
 from ..loops.kernel import CPU, Kernel
-from ..programs import step_facts as facts
+from ..programs import step_facts
 from . import inplace
 from .fallback import otherwise
 from .frees import with_frees
@@ -159,7 +159,7 @@ class _Writer:
 
     def write(self) -> ProgramSpec:
         names: list[str] = []
-        named = facts.names(self.plan.steps)
+        named = step_facts.names(self.plan.steps)
         for position, step in enumerate(self.plan.steps):
             began = len(self.steps)
             if isinstance(step, Kernel):

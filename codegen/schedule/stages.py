@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 from ...ir.dataclass import dataclass, field
 from ...ir.graph.nodes import Graph, Node
 from ..analysis.dataflow import Flow, analyse
-from ..fusion import epilogue, rowwise_nest
-from ..fusion import input_mutations as stores
-from ..fusion import nest_builder as nest
+from ..fusion import epilogue, input_mutations, nest_builder, rowwise_nest
 from ..fusion.concat import joins
 from ..fusion.fuse import Fusion, Kinds, Unit
 from ..fusion.inline_producers import absorb
@@ -26,8 +24,7 @@ from ..kernels.registry import replaced
 from ..loops.kernel import Kernel
 from ..lower.builder import RULES
 from ..programs.compiled import show
-from . import inplace
-from . import step_order as sequence
+from . import inplace, step_order
 from .stored_values import wanted_in_memory
 
 if TYPE_CHECKING:
@@ -117,7 +114,7 @@ class Stage:
 
 def _copies(draft: Draft) -> None:
     task = draft.task
-    copies = stores.copies(task.graph, draft.apart) if draft.fuses else {}
+    copies = input_mutations.copies(task.graph, draft.apart) if draft.fuses else {}
     if draft.fuses and not draft.near:
         copies |= joins(task.graph)
     draft.copies = {one: parts for one, parts in copies.items() if _may(one, task)}
@@ -130,7 +127,7 @@ def _may(node: Node, task: Task) -> bool:
 
 def _dataflow(draft: Draft) -> None:
     task = draft.task
-    draft.flow = analyse(task.graph, draft.copies, task.moves, stores.is_apart(task.graph))
+    draft.flow = analyse(task.graph, draft.copies, task.moves, input_mutations.is_apart(task.graph))
 
 
 def _fuse(draft: Draft) -> None:
@@ -160,7 +157,7 @@ def _nests(draft: Draft) -> None:
     # the steps of a unit; if it has none, the steps that it follows
     stand: dict[Unit, set[int]] = {}
     kernels = 0
-    for unit in sequence.in_order(flow, draft.units):
+    for unit in step_order.in_order(flow, draft.units):
         before = set().union(*(stand[other] for other in unit.before))
         step = _step(unit, kernels, made, draft.wanted)
         stand[unit] = before if step is None else {len(made.steps)}
@@ -182,7 +179,7 @@ def _step(unit: Unit, number: int, made: Plan, wanted: set[Node]) -> Kernel | No
         return None
     name = _name(number, unit, flow)
     if unit.rows is None:
-        return nest.build(fusion, unit, name, stored, wanted)
+        return nest_builder.build(fusion, unit, name, stored, wanted)
     return rowwise_nest.build(fusion, unit, name, stored)
 
 

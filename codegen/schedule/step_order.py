@@ -16,7 +16,7 @@ from ...ir.graph.nodes import Node
 from ..analysis.dataflow import Flow
 from ..fusion.fuse import Unit
 from ..loops.kernel import Kernel
-from . import peak_memory as memory
+from . import peak_memory
 
 
 def in_order(flow: Flow, units: list[Unit]) -> list[Unit]:
@@ -81,14 +81,16 @@ class _Backwards:
     """The values that are live before the placed steps."""
 
     def __init__(self, steps: Sequence[Kernel | Node], flow: Flow) -> None:
-        self.uses = memory.uses(steps, flow)
-        self.size: dict[Node, int] = {node: memory.size_of(node) for node in memory.owned(flow)}
+        self.uses = peak_memory.uses(steps, flow)
+        self.size: dict[Node, int] = {
+            node: peak_memory.size_of(node) for node in peak_memory.owned(flow)
+        }
         # the number of makers that are not placed yet; a cat in parts has many
         self.makers: dict[Node, int] = {}
         self.readers: dict[Node, list[int]] = {}
         for at, (made, read) in enumerate(self.uses):
             for node in dict.fromkeys(made):
-                self.size.setdefault(node, memory.size_of(node))
+                self.size.setdefault(node, peak_memory.size_of(node))
                 self.makers[node] = self.makers.get(node, 0) + 1
             for node in dict.fromkeys(read):
                 self.readers.setdefault(node, []).append(at)

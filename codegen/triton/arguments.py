@@ -17,7 +17,7 @@ import torch
 
 from ...ir.symbolic.expr import Expr, Sum, bounds_of, evaluate, hint_of
 from ..loops.extents import NOMINAL
-from . import dialect as triton_dialect
+from . import dialect
 
 if TYPE_CHECKING:
     from .renderer import TritonKernel
@@ -42,8 +42,8 @@ class Numbers:
     def scalar(self, value: Any, dtype: torch.dtype) -> str:
         """The expression of a `number` value: converted as torch converts a Python scalar."""
         if not isinstance(value, Expr):
-            return triton_dialect.const(value, dtype)
-        return triton_dialect.cast(self.text(value), _DTYPES[kind_of(value)], dtype)
+            return dialect.const(value, dtype)
+        return dialect.cast(self.text(value), _DTYPES[kind_of(value)], dtype)
 
     @property
     def arguments(self) -> tuple[tuple[str, str], ...]:

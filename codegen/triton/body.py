@@ -14,12 +14,9 @@ from typing import Any
 
 from ...ir.dataclass import dataclass, field
 from ...ir.symbolic.expr import Expr
-from ..loops import loop_nest as loops
-from ..loops import online_reductions as pairs
-from ..loops import operators as expr
+from ..loops import loop_nest, online_reductions, operators
 from ..loops.loop_nest import Index
-from . import memory as triton_memory
-from . import reductions as triton_folds
+from . import memory, reductions
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
 from .tiling import Dim, Plan
@@ -57,17 +54,17 @@ class Writer:
         self.nest = plan.nest
         self.parameters = parameters
         self.body = Body()
-        self.level = loops.levels(self.nest)
+        self.level = loop_nest.levels(self.nest)
         looped = any(dim.looped for dim in plan.dims)
-        self.pairs = triton_folds.paired(plan) if looped else {}
-        self.phase = pairs.phases(self.nest, self.pairs)
+        self.pairs = reductions.paired(plan) if looped else {}
+        self.phase = online_reductions.phases(self.nest, self.pairs)
         self.sizes = self.nest.outer + self.nest.inner
         self.dim_of = {axis: dim for dim in plan.dims for axis in dim.axes}
         self.split = {
             axis
-            for index in loops.indices(self.nest)
+            for index in loop_nest.indices(self.nest)
             for dim in plan.dims
-            if triton_memory.straight(index, dim, self.sizes) is None
+            if memory.straight(index, dim, self.sizes) is None
             for axis in dim.axes
             if index.strides[axis]
         }
@@ -79,7 +76,7 @@ class Writer:
         self._places()
         looped = next((dim for dim in self.plan.dims if dim.looped and dim.constant), None)
         if looped is not None:
-            triton_folds.walk(self, looped)
+            reductions.walk(self, looped)
             return self.body
         line = self.plan.split_by
         if line is not None:
@@ -100,7 +97,7 @@ class Writer:
         for number in range(len(self.nest.values)):
             self.value(number)
         for store in self.nest.stores:
-            self.body.add(triton_memory.store(self, store))
+            self.body.add(memory.store(self, store))
         self.body.depth -= indented
 
     # --- positions: the element of each dimension and of each axis ---
@@ -179,10 +176,10 @@ class Writer:
         """For each value: the dimensions along which its tile has more than one element."""
         found: list[frozenset[str]] = []
         for value in self.nest.values:
-            forms: Iterable[Index] = loops.indices_of(value)
+            forms: Iterable[Index] = loop_nest.indices_of(value)
             args = value.args
             if value.op == "inside":
-                asked = triton_memory.comparisons(self, value)
+                asked = memory.comparisons(self, value)
                 forms, args = [one[0] for one in asked or ()], args if asked is not None else ()
             moved = frozenset(
                 self.dim_of[axis].name
@@ -198,27 +195,27 @@ class Writer:
     def value(self, number: int) -> None:
         value = self.nest.values[number]
         name = f"v{number}"
-        if value.op in loops.LOADS:
-            self.body.add(f"{name} = {triton_memory.load(self, value)}")
+        if value.op in loop_nest.LOADS:
+            self.body.add(f"{name} = {memory.load(self, value)}")
         elif value.op == "inside":
-            self.body.add(f"{name} = {triton_memory.inside(self, value)}")
+            self.body.add(f"{name} = {memory.inside(self, value)}")
         elif value.op == "checked":
             if number not in self.asserted:  # once, even if several passes over a row use it
                 self.asserted.add(number)
-                self.body.add(triton_memory.checked(self, number))
+                self.body.add(memory.checked(self, number))
             self.body.add(f"{name} = v{value.args[0]}")
         elif value.op == "index":
-            self.body.add(f"{name} = {triton_memory.position(self, value)}")
+            self.body.add(f"{name} = {memory.position(self, value)}")
         elif value.op == "reduce":
-            triton_folds.fold(self, number)
+            reductions.fold(self, number)
         elif value.op == "scan":
-            triton_folds.scan(self, number)
+            reductions.scan(self, number)
         elif value.op == "number":
             self.body.add(f"{name} = {self.numbers.scalar(value.attr, value.dtype)}")
         else:
             args = tuple(f"v{arg}" for arg in value.args)
             dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
-            self.body.add(expr.statement(DIALECT, name, value, args, dtypes))
+            self.body.add(operators.statement(DIALECT, name, value, args, dtypes))
 
 
 def _is_one(number: Any) -> bool:

@@ -27,15 +27,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Any
 
-from ..build import translation_units as units
+from ..build import translation_units
 from ..build.background import BACKGROUND
-from . import compile_server as triton_server
+from . import compile_server
 from .compiler import Fault, new_enough, too_old
 
 SECONDS = 180.0  # for one kernel
 MOST = 16  # children at a time
 ATTEMPTS = 3  # the number of servers that may end before they get a job
-_SERVER = Path(triton_server.__file__)
+_SERVER = Path(compile_server.__file__)
 # Variables that change triton's result, and are therefore passed on; other variables of triton are
 # not.
 HANDED_ON = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH")
@@ -85,7 +85,7 @@ def version_at(place: Path) -> str:
 
 def most() -> int:
     """The number of kernels that are compiled at a time."""
-    return min(units.processors(), MOST)
+    return min(translation_units.processors(), MOST)
 
 
 def missing() -> Fault | None:
@@ -147,7 +147,7 @@ class Server:
                 raise BrokenPipeError
             self.jobs[number] = (job, done)
         try:
-            data = memoryview(triton_server.framed({**job, "id": number}))
+            data = memoryview(compile_server.framed({**job, "id": number}))
             with self.writing:
                 while data:
                     data = data[self.process.stdin.write(data) :]
@@ -160,7 +160,7 @@ class Server:
 
     def _hear(self) -> None:
         assert self.process.stdout
-        frames, stream = triton_server.Frames(), self.process.stdout.fileno()
+        frames, stream = compile_server.Frames(), self.process.stdout.fileno()
         while data := os.read(stream, 1 << 20):
             for number, state, values in frames.add(data):
                 if number is None:

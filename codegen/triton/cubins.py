@@ -26,8 +26,8 @@ from ...runtime.events.events import KernelBuilt
 from ...runtime.process.session import SESSION
 from ...runtime.store import kernel_file
 from ...runtime.store.kernel_file import Name
-from ..build import cxx as build
-from . import compile_client as workers
+from ..build import cxx
+from . import compile_client
 from .compiler import Fault, options_of
 
 # kernels that stay loaded without a program, for functions that are compiled again and again
@@ -56,7 +56,7 @@ SHARED_LIMITS = {
 
 # jobs -> the result of each: the fields of a `compiler.Binary`, or a Fault. May raise Fault.
 Compiler = Callable[[Sequence[Mapping[str, Any]]], Sequence[Any]]
-COMPILER: Compiler = workers.WORKERS.compile
+COMPILER: Compiler = compile_client.WORKERS.compile
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -141,8 +141,8 @@ PROCESS = _Process()
 
 def expect() -> None:
     """Start the process that compiles kernels, because a caller will need it soon."""
-    if workers.WORKERS.compile == COMPILER:  # unless a test has replaced it
-        workers.WORKERS.prepare()
+    if compile_client.WORKERS.compile == COMPILER:  # unless a test has replaced it
+        compile_client.WORKERS.prepare()
 
 
 def load(
@@ -159,7 +159,7 @@ def load(
     driver.
     """
     start = time.perf_counter()
-    compiler = kernel_file.mark(workers.identity() or "none")
+    compiler = kernel_file.mark(compile_client.identity() or "none")
     wanted = {kernel.name: wanted_file(kernel, capability, compiler) for kernel in kernels}
     of = {wanted[kernel.name].key: kernel for kernel in kernels}
     names = {file.key: file for file in wanted.values()}
@@ -173,7 +173,7 @@ def load(
             made[key] = found
     missing = [key for key in names if key not in made]
     if missing and stored:
-        raise build.NotBuilt
+        raise cxx.NotBuilt
     if missing:
         made |= _compiled({key: of[key] for key in missing}, names, capability)
     SESSION.emit(

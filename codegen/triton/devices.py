@@ -10,25 +10,25 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
 
 
 def why_not(gpus: Iterable[torch.device]) -> str:
     """Why there are no kernels for these devices; "" if nothing prevents them."""
-    version = device.triton_version()
+    version = hardware.triton_version()
     if not version and not SESSION.store.bundled("cubin"):
         return "triton is not installed"
-    if version and _numbers(version) < device.OLDEST_TRITON:
-        return f"triton {version} is older than {'.'.join(map(str, device.OLDEST_TRITON))}"
+    if version and _numbers(version) < hardware.OLDEST_TRITON:
+        return f"triton {version} is older than {'.'.join(map(str, hardware.OLDEST_TRITON))}"
     from ...runtime.cuda import driver  # lazy: only needed with a GPU
 
     reason: str = driver.available()
     if reason:
         return reason
     for one in gpus:
-        found = device.gpu(one)
-        if found.capability < device.LEAST_CAPABILITY:
+        found = hardware.gpu(one)
+        if found.capability < hardware.LEAST_CAPABILITY:
             return f"{found.name} is of compute capability {'.'.join(map(str, found.capability))}"
     return ""
 
@@ -36,9 +36,9 @@ def why_not(gpus: Iterable[torch.device]) -> str:
 def world(gpus: Sequence[torch.device]) -> str:
     """All facts about these devices and triton that plans depend on."""
     facts = [
-        (str(one), device.gpu(one).capability, device.gpu(one).multiprocessors) for one in gpus
+        (str(one), hardware.gpu(one).capability, hardware.gpu(one).multiprocessors) for one in gpus
     ]
-    return f"{facts} triton {device.triton_version()}"
+    return f"{facts} triton {hardware.triton_version()}"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import re
 import torch
 
 from ...ir.dataclass import dataclass
-from ..loops import operators as expr
+from ..loops import operators
 from ..loops.loop_nest import REDUCTIONS, Value
 
 # dtype -> (name in triton.language, name in a kernel's signature)
@@ -77,7 +77,7 @@ def _declare(name: str, dtype: torch.dtype, text: str) -> str:
     return f"{name} = {text}"
 
 
-def _by_float(single: str, double: str) -> expr.Form:
+def _by_float(single: str, double: str) -> operators.Form:
     """One form for float32, another for float64."""
 
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
@@ -91,7 +91,7 @@ def _signbit(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...
     return f"{args[0]}.to({whole}, bitcast=True) < 0"
 
 
-def _shift(name: str) -> expr.Form:
+def _shift(name: str) -> operators.Form:
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
         return f"{name}({args[0]}, {args[1]}, {torch.iinfo(dtypes[0]).bits})"
 
@@ -108,7 +108,7 @@ def _library(name: str, arity: int = 1) -> str:
 
 
 _NAN = ", propagate_nan=tl.PropagateNan.ALL)"
-FORMS: dict[str, expr.Form] = {
+FORMS: dict[str, operators.Form] = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
@@ -169,7 +169,7 @@ FORMS: dict[str, expr.Form] = {
     **{name: _library(name, 2) for name in ("pow", "atan2", "hypot", "copysign")},
 }  # fmt: skip
 
-DIALECT = expr.Dialect("triton", FORMS, const, cast, _declare)
+DIALECT = operators.Dialect("triton", FORMS, const, cast, _declare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ COMBINE = {"sum": "_total", "prod": "_product", "max": "_nan_max", "min": "_nan_
 def fold_of(reduction: str, dtype: torch.dtype) -> Fold:
     """The row of FOLDS; dtype is the argument's."""
     reduction = reduction.removeprefix("first ")
-    return FOLDS.get(f"{reduction}:{expr.kind_of(dtype)}") or FOLDS[reduction]
+    return FOLDS.get(f"{reduction}:{operators.kind_of(dtype)}") or FOLDS[reduction]
 
 
 def identity(reduction: str, dtype: torch.dtype) -> str:

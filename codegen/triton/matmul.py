@@ -19,9 +19,9 @@ import torch
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic
 from ...runtime.errors import BuildError
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.loop_nest import Index, LoopNest, Value
-from . import memory as triton_memory
+from . import memory
 from .arguments import Numbers
 from .body import Body, Writer
 from .dialect import TYPES
@@ -98,11 +98,11 @@ def plain_factor(
     offset: int = 0,
 ) -> LoopNest:
     """The nest of a factor, or of an added term, that is loaded from memory without computation."""
-    buffer = loops.Buffer(name, dtype, shape, stride)
+    buffer = loop_nest.Buffer(name, dtype, shape, stride)
     load = Value("load", (), dtype, (0, Index(stride, offset)))
-    out = loops.Buffer("value", dtype, shape, stride, written=True)
+    out = loop_nest.Buffer("value", dtype, shape, stride, written=True)
     return LoopNest(
-        name, (), shape, (buffer, out), (load,), (loops.Store(1, Index(stride, offset), 0),)
+        name, (), shape, (buffer, out), (load,), (loop_nest.Store(1, Index(stride, offset), 0),)
     )
 
 
@@ -110,10 +110,10 @@ def result(product: Product) -> LoopNest:
     """The nest that only stores the product's elements."""
     shape = (product.batch, product.m, product.n)
     stride = (product.m * product.n, product.n, 1)
-    tile = loops.Buffer("tile", product.dtype, shape, stride)
-    out = loops.Buffer("out", product.dtype, shape, stride, written=True)
+    tile = loop_nest.Buffer("tile", product.dtype, shape, stride)
+    out = loop_nest.Buffer("out", product.dtype, shape, stride, written=True)
     load = Value("load", (), product.dtype, (0, Index(stride)))
-    store = loops.Store(1, Index(stride), 0)
+    store = loop_nest.Store(1, Index(stride), 0)
     return LoopNest("product", (), shape, (tile, out), (load,), (store,), tiled=0)
 
 
@@ -150,7 +150,7 @@ def pointers(product: Product, nest: LoopNest) -> list[tuple[int, int]]:
 
 def touched(nest: LoopNest) -> set[int]:
     """The buffers that an epilogue loads from or stores to, without the tile."""
-    return {number for number, _index in loops.accesses(nest) if number != nest.tiled}
+    return {number for number, _index in loop_nest.accesses(nest) if number != nest.tiled}
 
 
 def render(
@@ -192,7 +192,7 @@ def render(
 def _check(product: Product, nest: LoopNest) -> None:
     sizes = (product.batch, product.m, product.n, product.k)
     if is_symbolic(sizes) or any(
-        is_symbolic([one.inner, *((i.strides, i.offset) for i in loops.indices(one))])
+        is_symbolic([one.inner, *((i.strides, i.offset) for i in loop_nest.indices(one))])
         for one in (*product.nests, nest)
     ):
         raise BuildError("Triton products are made for sizes that are known", found=nest.name)
@@ -225,7 +225,7 @@ class _Part(Writer):
     def element(self, whole: bool = True) -> str:
         """Write the lines of a factor's value; return its text, for a whole tile."""
         wanted = self.nest.stores[0].value
-        for number in loops.needed(self.nest, [wanted]):
+        for number in loop_nest.needed(self.nest, [wanted]):
             self.value(number)
         tile = {dim.name for dim in self.plan.dims if dim.constant}
         if not whole or tile <= self.along[wanted]:
@@ -293,10 +293,10 @@ class _Template:
         body.add(f"tile = acc.to({TYPES[product.dtype][0]})")
         last = _Epilogue(self, self.nest, self.over, len(product.nests))
         last.places(parts)
-        for number in loops.needed(self.nest, [store.value for store in self.nest.stores]):
+        for number in loop_nest.needed(self.nest, [store.value for store in self.nest.stores]):
             last.value(number)
         for store in self.nest.stores:
-            body.add(triton_memory.store(last, store))
+            body.add(memory.store(last, store))
         return body
 
     def _programs(self) -> None:
@@ -331,7 +331,7 @@ def _still(nest: LoopNest) -> LoopNest:
 
     return replace(
         nest,
-        values=tuple(loops.with_indices(value, moved) for value in nest.values),
+        values=tuple(loop_nest.with_indices(value, moved) for value in nest.values),
         stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
     )
 

@@ -22,7 +22,7 @@ from ..analysis.dataflow import memory_of
 from ..kernels.matmul_f32 import FACTORS, operands
 from ..loops.kernel import Kernel, Prologue
 from ..loops.loop_nest import Index, LoopNest, with_indices
-from . import matmul as triton_product
+from . import matmul
 from .matmul import FLOATS, Configuration, Product, plain_factor
 from .renderer import TritonKernel
 
@@ -176,7 +176,7 @@ def inputs(kernel: Kernel) -> tuple[Node, ...]:
     """
     assert kernel.host is not None
     _product, bases = product_of(kernel.host, kernel.prologues)
-    used = triton_product.touched(kernel.nest)
+    used = matmul.touched(kernel.nest)
     return (*bases, *(node for place, node in enumerate(kernel.reads) if place in used))
 
 
@@ -194,4 +194,4 @@ def text(
     """
     assert kernel.host is not None
     product, _bases = product_of(kernel.host, kernel.prologues)
-    return triton_product.render(product, nest, way, tuple(aligned))
+    return matmul.render(product, nest, way, tuple(aligned))

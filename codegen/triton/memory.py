@@ -16,7 +16,7 @@ import torch
 from ...ir.symbolic.expr import Expr, is_symbolic, product
 from ..loops.extents import surely
 from ..loops.loop_nest import Index, Store, Value
-from . import scatter as triton_scatter
+from . import scatter
 from .arguments import INT32, kind_of, most
 from .dialect import TYPES, const
 
@@ -211,7 +211,7 @@ def store(writer: Writer, one: Store) -> str:
     there = present(writer, moved | {dim.name for dim in wanted})
     form = "tl.store({0}, {1}{2})"
     if one.scatter is not None:
-        form = triton_scatter.form(one.scatter, writer.nest.values[one.value].dtype)
+        form = scatter.form(one.scatter, writer.nest.values[one.value].dtype)
     name = writer.parameters[one.buffer]
     pointer = name + "".join(still) + pointer.removeprefix(name)
     return form.format(pointer, f"v{one.value}", there)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 
 from ...runtime.doctor import Check
-from ...runtime.process import hardware as device
-from . import compile_client as workers
+from ...runtime.process import hardware
+from . import compile_client
 from .compiler import Fault
 
 _SOURCE = """\
@@ -29,9 +29,9 @@ def kernels() -> Iterator[Check]:
     """A row with the time to start a compiling process and to compile a kernel; none
     without triton.
     """
-    if workers.missing() is not None:
+    if compile_client.missing() is not None:
         return  # the row of triton reports it
-    found = device.gpus()
+    found = hardware.gpus()
     capability = max((10 * g.capability[0] + g.capability[1] for g in found), default=_USUAL)
     job = {
         "name": "probe", "source": _SOURCE, "arguments": (("x", "*fp32"), ("BLOCK", "constexpr")),
@@ -39,7 +39,7 @@ def kernels() -> Iterator[Check]:
         "debug": False, "capability": capability,
     }  # fmt: skip
     state = "mend" if found else "note"
-    pool, start = workers.Workers(), time.perf_counter()
+    pool, start = compile_client.Workers(), time.perf_counter()
     try:
         pool.prepare()
         pool.compile([job])
@@ -59,7 +59,7 @@ def kernels() -> Iterator[Check]:
         "ok",
         f"compiled for sm_{capability} in {(middle - start) * 1e3:.0f} ms"
         " with the start of a process, in"
-        f" {(end - middle) * 1e3:.0f} ms without; {workers.most()} at a time",
+        f" {(end - middle) * 1e3:.0f} ms without; {compile_client.most()} at a time",
     )
 
 

@@ -19,9 +19,9 @@ from ...ir.graph.nodes import Node
 from ..analysis.dataflow import Flow, memory_of
 from ..fusion.epilogue import Follows, Steps, moved_along, writes_memory
 from ..kernels.matmul_f32 import operands
-from ..loops import operators as expr
+from ..loops import operators
 from ..loops.kernel import Kernel, Prologue
-from . import matmul_fusion as triton_hosts
+from . import matmul_fusion
 
 LIGHT = 8  # the most light operations per element: `operators.Op.cost`
 
@@ -79,11 +79,11 @@ def _with(step: Kernel | Node | None, place: int, operand: Node, made: Kernel) -
         return None
     if any(value.args and value.op in ("load", "load_if") for value in nest.values):
         return None
-    known = [value for value in nest.values if value.op in expr.OPS]
-    if sum(expr.OPS[value.op].cost for value in known) > LIGHT:
+    known = [value for value in nest.values if value.op in operators.OPS]
+    if sum(operators.OPS[value.op].cost for value in known) > LIGHT:
         return None
     one = Prologue(place, made)
-    if triton_hosts.factor(step.host, one) is None:
+    if matmul_fusion.factor(step.host, one) is None:
         return None
     # The product's kernel reads the prologue's operands: they follow those of the epilogue, which
     # loads none of them.

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..loops import loop_nest as loops
-from ..loops import online_reductions as pairs
+from ..loops import loop_nest, online_reductions
 from ..loops.online_reductions import Pair
-from . import memory as triton_memory
+from . import memory
 from .dialect import COMBINE, TYPES, fold_of, identity
 from .tiling import Dim, Plan
 
@@ -36,7 +35,7 @@ def paired(plan: Plan) -> dict[int, Pair]:
     """The pairs of reductions that one pass over a row computes. Lanes count their elements in
     blocks, which is only possible if the blocks are those of one axis.
     """
-    found = pairs.find(plan.nest)
+    found = online_reductions.find(plan.nest)
     return {n: one for n, one in found.items() if one.what == "exp" or plan.around is None}
 
 
@@ -51,7 +50,7 @@ def scan(writer: Writer, number: int) -> None:
     blocks before.
     """
     value = writer.nest.values[number]
-    kind = loops.SCANS[value.attr]
+    kind = loop_nest.SCANS[value.attr]
     combine, acc = COMBINE[kind], f"acc{number}"
     columns = writer.plan.dims[-1]
     tile = f"v{value.args[0]}"
@@ -124,7 +123,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     along = [s for s in stores if writer.level[s.value] or writer.nest.moves_inner(s.index)]
     for store in stores:
         if store not in along:
-            writer.body.add(triton_memory.store(writer, store))
+            writer.body.add(memory.store(writer, store))
     if not folds and not along:
         return
     folds.sort()
@@ -132,7 +131,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     folds = [n for n in folds if n not in writer.pairs]
     roots = [values[n].args[0] for n in folds] + [store.value for store in along]
     roots += [pair.element for pair in seconds]
-    inside = loops.needed(writer.nest, roots, rows)
+    inside = loop_nest.needed(writer.nest, roots, rows)
     for number in folds:
         _accumulator(writer, number)
     for pair in seconds:
@@ -156,7 +155,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     for number in folds:
         _fold_in(writer, number)
     for store in along:
-        writer.body.add(triton_memory.store(writer, store))
+        writer.body.add(memory.store(writer, store))
     writer.body.depth = depth
     for number in folds:
         _finish(writer, number, f"acc{number}", f"at{number}")
@@ -176,7 +175,7 @@ def _accumulator(writer: Writer, number: int) -> None:
 def _before(writer: Writer, number: int) -> None:
     """The start of a scan in a row."""
     value = writer.nest.values[number]
-    start = identity(loops.SCANS[value.attr], value.dtype)
+    start = identity(loop_nest.SCANS[value.attr], value.dtype)
     shape = f"({writer.plan.dims[-2].constant}, 1)"
     writer.body.add(f"acc{number} = tl.full({shape}, {start}, {TYPES[value.dtype][0]})")
 

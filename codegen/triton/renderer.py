@@ -18,7 +18,7 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Expr
 from ...runtime.errors import BuildError
 from ..loops.loop_nest import Buffer, LoopNest
-from . import compiler as triton_compile
+from . import compiler
 from .arguments import Numbers
 from .body import Body, body_of
 from .dialect import TYPES, helpers_of
@@ -180,7 +180,7 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **named: Any) -> Any:
         try:
             return function(*args, **named)
-        except triton_compile.Fault as fault:
+        except compiler.Fault as fault:
             from .cubins import error_of  # lazy: it imports the compile server
 
             raise error_of(fault) from fault.__cause__
@@ -188,8 +188,8 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-available = triton_compile.available
-interpreting = _told(triton_compile.interpreting)
-load = _told(triton_compile.load)
-compile_kernel = _told(triton_compile.compile_kernel)
-launch = _told(triton_compile.launch)
+available = compiler.available
+interpreting = _told(compiler.interpreting)
+load = _told(compiler.load)
+compile_kernel = _told(compiler.compile_kernel)
+launch = _told(compiler.launch)

@@ -18,7 +18,7 @@ import torch
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import product
 from ...runtime.errors import BuildError
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.loop_nest import Buffer, Index, LoopNest, Scatter, Store, Value
 from ..lower.scatter import ATOMIC
 
@@ -103,9 +103,9 @@ def _base(nest: LoopNest, store: Store, scatter: Scatter, name: str) -> Part:
     else:
         assert scatter.filled is not None
         values = list(_renumbered(nest.values, [scatter.filled])[0])
-        values = [loops.with_indices(value, _still) for value in values]
+        values = [loop_nest.with_indices(value, _still) for value in values]
         buffers, numbers = (out,), (store.buffer,)
-        if any(value.op in loops.LOADS for value in values):
+        if any(value.op in loop_nest.LOADS for value in values):
             raise BuildError("what is scattered over is filled with a number", found=nest.name)
     value = _of_one_nan(values, len(values) - 1, scatter.how)
     stores = (Store(len(buffers) - 1, Index((1,)), value),)
@@ -122,13 +122,13 @@ def _pruned(nest: LoopNest) -> Part:
     checks = [number for number, value in enumerate(nest.values) if value.op == "checked"]
     roots = [number for store in nest.stores for number in store.needs]
     values, new = _renumbered(nest.values, [*roots, *checks])
-    used = {value.attr[0] for value in values if value.op in loops.LOADS}
+    used = {value.attr[0] for value in values if value.op in loop_nest.LOADS}
     used |= {store.buffer for store in nest.stores}
     numbers = tuple(sorted(used))
     position = {number: place for place, number in enumerate(numbers)}
 
     def moved(value: Value) -> Value:
-        if value.op not in loops.LOADS:
+        if value.op not in loop_nest.LOADS:
             return value
         return replace(value, attr=(position[value.attr[0]], value.attr[1]))
 
@@ -149,7 +149,7 @@ def _renumbered(
 ) -> tuple[tuple[Value, ...], dict[int, int]]:
     """The values that roots need, and their new numbers."""
     values = tuple(values)
-    wanted = loops.reached(values, roots)
+    wanted = loop_nest.reached(values, roots)
     new: dict[int, Any] = {number: place for place, number in enumerate(wanted)}
     kept = (values[number] for number in wanted)
     return tuple(replace(v, args=tuple(new[arg] for arg in v.args)) for v in kept), new

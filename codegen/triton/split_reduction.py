@@ -21,9 +21,7 @@ import torch
 
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic
-from ..loops import axis_order as order
-from ..loops import loop_nest as loops
-from ..loops import online_reductions as pairs
+from ..loops import axis_order, loop_nest, online_reductions
 from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
 from .arguments import DIVISOR
 from .tiling import plan_of
@@ -60,14 +58,14 @@ def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | 
     sizes = [
         nest.outer,
         nest.inner,
-        *((index.strides, index.offset) for index in loops.indices(nest)),
+        *((index.strides, index.offset) for index in loop_nest.indices(nest)),
     ]
     folds = any(value.op == "reduce" for value in nest.values)
     if not folds or is_symbolic(sizes) or nest.tiled is not None or nest.may_fail:
         return None
     if any(value.op == "scan" for value in nest.values) or nest.scatters:
         return None
-    nest = loops.collapse(nest)
+    nest = loop_nest.collapse(nest)
     programs = plan_of(nest).programs
     much = nest.rows * nest.columns // max(1, programs)
     if programs >= 2 * multiprocessors or (
@@ -124,15 +122,15 @@ def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
 
 def _neighbours(nest: LoopNest) -> bool:
     """Whether elements of a row are contiguous in some tensor."""
-    return any(abs(index.strides[-1]) == 1 for index in loops.indices(nest) if nest.inner)
+    return any(abs(index.strides[-1]) == 1 for index in loop_nest.indices(nest) if nest.inner)
 
 
 class _Splitter:
     def __init__(self, nest: LoopNest, parts: Parts) -> None:
         self.nest, self.parts = nest, parts
-        self.level = loops.levels(nest)
-        self.pairs = pairs.find(nest)
-        self.phase = pairs.phases(nest, self.pairs)
+        self.level = loop_nest.levels(nest)
+        self.pairs = online_reductions.find(nest)
+        self.phase = online_reductions.phases(nest, self.pairs)
         self.between: list[Between] = []
         # a value of the row -> the buffer that holds it for later nests
         self.rows: dict[int, int] = {}
@@ -353,7 +351,7 @@ class _Nest:
         nests computed.
         """
         known = self.owner.known
-        for number in loops.needed(self.owner.nest, roots, known):
+        for number in loop_nest.needed(self.owner.nest, roots, known):
             self.copied(number)
 
     def copied(self, number: int) -> None:
@@ -361,8 +359,8 @@ class _Nest:
             return
         value = self.owner.nest.values[number]
         args = tuple(self.get(arg) for arg in value.args)
-        value = replace(loops.with_indices(value, self.moved), args=args)
-        if value.op in loops.LOADS:
+        value = replace(loop_nest.with_indices(value, self.moved), args=args)
+        if value.op in loop_nest.LOADS:
             buffer, index = value.attr
             value = replace(value, attr=(self.buffer(buffer), index))
             if self.inside is not None and index.strides[self._piece()]:
@@ -503,4 +501,4 @@ def _identity(kind: str, dtype: torch.dtype) -> Any:
 def _as_stored(nest: LoopNest) -> LoopNest:
     """A nest without reductions, with its axes in the order of its stores."""
     steps = nest.stores[0].index.strides
-    return order.permuted(nest, sorted(range(len(steps)), key=lambda axis: -abs(steps[axis])))
+    return axis_order.permuted(nest, sorted(range(len(steps)), key=lambda axis: -abs(steps[axis])))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic, product
-from ..loops import loop_nest as loops
+from ..loops import loop_nest
 from ..loops.loop_nest import LoopNest
 from .arguments import DIVISOR, INT32, blocks, is_multiple, most, weight
 from .memory import straight
@@ -115,7 +115,7 @@ class Plan:
         if len(self.dims) != 1 or not self.dims[0].masked or self.nest.has_reduction:
             return None
         (line,) = self.dims
-        reached = loops.accesses(self.nest)
+        reached = loop_nest.accesses(self.nest)
         beside = [at for at, index in reached if straight(index, line, self.sizes) == 1]
         wide = DIVISOR // min((self.nest.buffers[at].dtype.itemsize for at in beside), default=16)
         few = not is_symbolic(line.extent) and line.extent < FEW_TILES * line.block
@@ -155,7 +155,7 @@ class Tiling:
 
 def plan_of(nest: LoopNest, tiling: Tiling = Tiling()) -> Plan:  # noqa: B008 - frozen
     """The tile that the rules choose, with the overrides of `tiling`."""
-    nest = loops.collapse(nest)
+    nest = loop_nest.collapse(nest)
     if nest.has_reduction or nest.outer:
         dims = _rows_by_columns(nest, tiling)
     else:
@@ -267,7 +267,7 @@ def _repeats(nest: LoopNest) -> bool:
     block = _fitting(_dim("x", nest, (last,), LINE), LINE)
     if block < WARP or -(-size // block) * block * 8 > size * 9:
         return False
-    return any(not i.strides[last] and any(i.strides) for _buffer, i in loops.accesses(nest))
+    return any(not i.strides[last] and any(i.strides) for _buffer, i in loop_nest.accesses(nest))
 
 
 def _fitting(dim: Dim, limit: int) -> int:
@@ -290,7 +290,7 @@ def _divides(nest: LoopNest, axes: Sequence[int]) -> bool:
     line = Dim("", tuple(axes), product(sizes[axis] for axis in axes), 1, "LINE")
     if not line.wide and not is_symbolic(tuple(sizes[axis] for axis in axes[1:])):
         return False
-    return any(straight(index, line, sizes) is None for index in loops.indices(nest))
+    return any(straight(index, line, sizes) is None for index in loop_nest.indices(nest))
 
 
 def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
@@ -331,7 +331,7 @@ def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:
         return (held, block) if side_by_side else (1, 1)
     if side_by_side:
         return held, block
-    folds_once = max(loops.phases(nest)) <= 1 and not any(
+    folds_once = max(loop_nest.phases(nest)) <= 1 and not any(
         nest.moves_inner(store.index) for store in nest.stores
     )
     return min(held, STRIDED_BLOCK) if folds_once else held, STRIDED_BLOCK
@@ -339,7 +339,7 @@ def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:
 
 def _words(nest: LoopNest) -> float:
     """The registers per element of a row: for its loads and for one computed value."""
-    level = loops.levels(nest)
+    level = loop_nest.levels(nest)
     wide = max((v.dtype.itemsize for n, v in enumerate(nest.values) if level[n]), default=4)
     return max(1, wide // 4) + sum(width / 4 for width in _loaded(nest))
 
@@ -349,7 +349,7 @@ def _loaded(nest: LoopNest) -> list[int]:
     found = {
         value.attr: nest.buffers[value.attr[0]].dtype.itemsize
         for value in nest.values
-        if value.op in loops.LOADS and nest.moves_inner(value.attr[1])
+        if value.op in loop_nest.LOADS and nest.moves_inner(value.attr[1])
     }
     return list(found.values())
 
@@ -379,14 +379,14 @@ def _side_by_side(nest: LoopNest) -> bool:
     """Whether the elements of a row are contiguous in some tensor; True without rows or columns."""
     if not nest.inner or not nest.outer:
         return True
-    steps = [index.strides[-1] for index in loops.indices(nest) if nest.moves_inner(index)]
+    steps = [index.strides[-1] for index in loop_nest.indices(nest) if nest.moves_inner(index)]
     return not steps or min(weight(abs(step)) for step in steps) <= 1
 
 
 def _square(nest: LoopNest) -> tuple[Dim, ...] | None:
     """Dimensions for a nest that reads along one axis and writes along another, else None."""
     last = len(nest.inner) - 1
-    for index in loops.indices(nest):
+    for index in loop_nest.indices(nest):
         for axis in range(last):
             apart = index.strides[last] not in (0, 1)
             sides = weight(nest.inner[axis]), weight(nest.inner[last])

@@ -22,13 +22,12 @@ import torch
 from ...ir.dataclass import dataclass
 from ...runtime.errors import BuildError
 from ...runtime.events.events import Fallback, Tuned
-from ...runtime.process import hardware as device
+from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
-from ...runtime.store import notes as kept_notes
+from ...runtime.store import notes
 from ...runtime.version import VERSION
-from ..build import cxx as build
-from ..build import translation_units as units
-from ..cpp import renderer as cpp
+from ..build import cxx, translation_units
+from ..cpp import renderer
 from ..cpp.loop_plan import lane_count
 from ..loops.extents import estimate
 from ..loops.kernel import Kernel
@@ -95,8 +94,8 @@ def questions(made: Plan) -> list[Question]:
     return sorted(worth, key=lambda q: -q.work)[:MOST]
 
 
-def _written(nest: LoopNest) -> cpp.Kernel:
-    return cpp.Kernel(nest, lane_count(nest, build.vector_bytes()))
+def _written(nest: LoopNest) -> renderer.Kernel:
+    return renderer.Kernel(nest, lane_count(nest, cxx.vector_bytes()))
 
 
 # Which way is faster depends on caches, registers and the machine's memory. Measured on an AVX-512
@@ -112,7 +111,7 @@ def _written(nest: LoopNest) -> cpp.Kernel:
 #
 # Not tried, because they never gained: fewer lanes, lanes along the other axis, stores past the
 # caches, one thread above the threshold or several below it, other chunks of contiguous axes.
-def ways_of(kernel: cpp.Kernel) -> tuple[Hints, ...]:
+def ways_of(kernel: renderer.Kernel) -> tuple[Hints, ...]:
     """Other ways to write a kernel than the default one."""
     plan = kernel.plan
     if any(value.op == "scan" for value in kernel.nest.values):
@@ -137,7 +136,7 @@ def recall(asked: Sequence[Question], made: Plan, stored: bool) -> list[Question
     """
     known = [remembered(question.texts(), question.names) for question in asked]
     if stored and None in known:
-        raise build.NotBuilt
+        raise cxx.NotBuilt
     left = []
     for question, times in zip(asked, known, strict=True):
         if times is None:
@@ -186,11 +185,11 @@ def _built(asked: Sequence[Question]) -> list[list[int]]:
             for number, way in enumerate(question.ways)
         ]
         symbols: dict[str, str] = {}
-        source = cpp.render(nests, build.vector_bytes(), {}, symbols)
-        found = build.once(source, list(dict.fromkeys(symbols.values())))
+        source = renderer.render(nests, cxx.vector_bytes(), {}, symbols)
+        found = cxx.once(source, list(dict.fromkeys(symbols.values())))
         return [found[symbols[nest.name]] for nest in nests]
 
-    with ThreadPoolExecutor(min(len(asked), units.processors())) as pool:
+    with ThreadPoolExecutor(min(len(asked), translation_units.processors())) as pool:
         return list(pool.map(one, asked))
 
 
@@ -236,7 +235,7 @@ def told_fault(error: BaseException) -> None:
     """Report a measurement that failed; the default stays. Under GRAFTJIT_CHECK the error is
     raised, unless there is no compiler.
     """
-    if device.find_compiler() is not None and SESSION.options.check:
+    if hardware.find_compiler() is not None and SESSION.options.check:
         raise error
     SESSION.emit(Fallback(code="FB316", reason=(str(error).splitlines() or [""])[0]))
 
@@ -246,13 +245,13 @@ def told_fault(error: BaseException) -> None:
 
 def _everywhere() -> tuple[str, ...]:
     threads = f"threads {torch.get_num_threads()}"
-    flags = (*build.FLAGS, *device.compiler_environment())
+    flags = (*cxx.FLAGS, *hardware.compiler_environment())
     return (threads, VERSION, f"torch {torch.__version__}", *flags)
 
 
 def _here() -> tuple[str, str]:
-    compiler = device.find_compiler()
-    return device.cpu().identity, "none" if compiler is None else compiler.identity
+    compiler = hardware.find_compiler()
+    return hardware.cpu().identity, "none" if compiler is None else compiler.identity
 
 
 def remember(texts: Sequence[str], ways: Sequence[str], times: Sequence[Timing]) -> None:
@@ -260,12 +259,12 @@ def remember(texts: Sequence[str], ways: Sequence[str], times: Sequence[Timing])
     threads and the compiler.
     """
     row = [[way, t.median, t.low, t.high] for way, t in zip(ways, times, strict=True)]
-    kept_notes.keep(SESSION.store, (*texts, *ways, *_everywhere()), *_here(), row)
+    notes.keep(SESSION.store, (*texts, *ways, *_everywhere()), *_here(), row)
 
 
 def remembered(texts: Sequence[str], ways: Sequence[str]) -> list[Timing] | None:
     """The timings that were kept; None if there are none."""
-    told = kept_notes.recall(SESSION.store, (*texts, *ways, *_everywhere()), *_here())
+    told = notes.recall(SESSION.store, (*texts, *ways, *_everywhere()), *_here())
     if not isinstance(told, list) or len(told) != len(ways):
         return None
     times = []

@@ -26,19 +26,18 @@ from ...ir.graph.nodes import Meta, Node
 from ...ir.symbolic.expr import is_symbolic
 from ...runtime.errors import BuildError
 from ...runtime.program.program import Aten, ProgramSpec, Slot, Step
-from ..build import cxx as build
-from ..loops import loop_nest as loops
+from ..build import cxx
+from ..loops import loop_nest
 from ..loops.kernel import Kernel
-from ..schedule import gpu_kernels as gpu_plan
-from ..schedule import plan as schedule
+from ..schedule import gpu_kernels, plan
 from ..schedule.gpu_kernels import OnDevice
 from ..schedule.plan import Plan
-from ..triton import matmul_fusion as triton_hosts
+from ..triton import matmul_fusion
 from ..triton import tiling as triton_tiles
 from ..triton.matmul import Configuration, Product, configurations
 from ..triton.matmul_fusion import Host
 from ..triton.tiling import Tiling
-from . import cpu as tune
+from . import cpu
 from .timing import LEAST, NOISE, ROOM, Timing
 
 BUDGET = 0.5  # seconds of running, for a graph's products and for its other kernels
@@ -91,17 +90,17 @@ def chosen(made: Plan, stored: bool) -> Plan:
     builds.
     """
     every = {
-        step: Host(configurations(triton_hosts.product_of(step)[0])[0])
+        step: Host(configurations(matmul_fusion.product_of(step)[0])[0])
         for step in made.steps
-        if isinstance(step, Node) and triton_hosts.takes(step)
+        if isinstance(step, Node) and matmul_fusion.takes(step)
     }
     if every:
         hosts: dict[Node, Host] = {}
-        for one, way in _answers(products(schedule.hosting(made, every)), stored):
+        for one, way in _answers(products(plan.hosting(made, every)), stored):
             for kernel in one.kernels:
                 if isinstance(way, Configuration) and kernel.host is not None:
                     hosts[kernel.host] = Host(way)
-        made = schedule.hosting(made, hosts) if hosts else made
+        made = plan.hosting(made, hosts) if hosts else made
     tilings: dict[str, Tiling] = {}
     for one, way in _answers(nests(made), stored):
         if isinstance(way, Tiling) and way != Tiling():
@@ -130,17 +129,17 @@ def _answers(asked: Sequence[Question], stored: bool) -> list[tuple[Question, Wa
     """The chosen way of each question, kept or measured now, with its event. Questions without a
     measurement have no answer.
     """
-    known = {one.key: tune.remembered((one.key,), one.names) for one in asked}
+    known = {one.key: cpu.remembered((one.key,), one.names) for one in asked}
     left = [one for one in asked if known[one.key] is None]
     if left and stored:
-        raise build.NotBuilt
+        raise cxx.NotBuilt
     measured = measure(left) if left else {}
     found = []
     for one in asked:
         times = known[one.key] or measured.get(one.key)
         if times:
-            way, nest = tune.choose(times), one.kernel.nest
-            tune.tell(nest.name, one.names, times, way, one.key not in measured, nest.covers)
+            way, nest = cpu.choose(times), one.kernel.nest
+            cpu.tell(nest.name, one.names, times, way, one.key not in measured, nest.covers)
             found.append((one, one.ways[way]))
     return found
 
@@ -161,7 +160,7 @@ def products(trial: Plan) -> list[Question]:
     def ways(kernel: Kernel) -> Sequence[Way]:
         found = configurations(_product(kernel))
         try:  # a nest whose axes do not split where the product's do has no text
-            gpu_plan.hosted(kernel, found[0])
+            gpu_kernels.hosted(kernel, found[0])
         except (BuildError, KeyError):
             return ()
         return (None, *found)
@@ -177,7 +176,7 @@ def nests(made: Plan) -> list[Question]:
         return kernel.bytes if alone and kernel.bytes >= BYTES else 0
 
     def ways(kernel: Kernel) -> Sequence[Way]:
-        gpu = gpu_plan.world(kernel.device)
+        gpu = gpu_kernels.world(kernel.device)
         return triton_tiles.choices(kernel.nest) if _one_launch(kernel, gpu) else ()
 
     return _asked(made, work, ways)
@@ -185,12 +184,12 @@ def nests(made: Plan) -> list[Question]:
 
 def _product(kernel: Kernel) -> Product:
     assert kernel.host is not None
-    return triton_hosts.product_of(kernel.host, kernel.prologues)[0]
+    return matmul_fusion.product_of(kernel.host, kernel.prologues)[0]
 
 
-def _one_launch(kernel: Kernel, gpu: gpu_plan.Gpu) -> bool:
+def _one_launch(kernel: Kernel, gpu: gpu_kernels.Gpu) -> bool:
     try:
-        return len(gpu_plan.on_device(kernel, gpu, frozenset(), {}).parts) == 1
+        return len(gpu_kernels.on_device(kernel, gpu, frozenset(), {}).parts) == 1
     except (BuildError, KeyError):
         return False
 
@@ -198,7 +197,7 @@ def _one_launch(kernel: Kernel, gpu: gpu_plan.Gpu) -> bool:
 def _asked(
     made: Plan, work: Callable[[Kernel], int], ways: Callable[[Kernel], Sequence[Way]]
 ) -> list[Question]:
-    fresh = gpu_plan.aligned_memory(made)
+    fresh = gpu_kernels.aligned_memory(made)
     found: dict[str, Question] = {}
     weight: dict[str, int] = {}
     for kernel in made.kernels:
@@ -218,7 +217,7 @@ def _asked(
 
 def _known(kernel: Kernel) -> bool:
     """Whether it can run by itself: its sizes are known, and the memory suffices."""
-    metas = [node.meta for node in triton_hosts.given(kernel)]
+    metas = [node.meta for node in matmul_fusion.given(kernel)]
     if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
         return False
     nest = kernel.nest
@@ -230,9 +229,9 @@ def _known(kernel: Kernel) -> bool:
 def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:
     """Everything that the times depend on, except the ways."""
     product = None if kernel.host is None else _product(kernel)
-    given = triton_hosts.given(kernel)
+    given = matmul_fusion.given(kernel)
     layouts = [(n.meta.shape, n.meta.stride, str(n.meta.dtype), n in fresh) for n in given]
-    nest = loops.text(replace(kernel.nest, name="kernel", covers=()))
+    nest = loop_nest.text(replace(kernel.nest, name="kernel", covers=()))
     name = torch.cuda.get_device_properties(kernel.device).name
     return f"{name} {product} {layouts} {nest}"
 
@@ -253,11 +252,11 @@ def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
             with torch.cuda.device(one.kernel.device):
                 times = RACE(_runs(one, launches), BUDGET / len(asked))
             if times:
-                tune.remember((one.key,), one.names, times)
+                cpu.remember((one.key,), one.names, times)
                 found[one.key] = times
     # the driver's among them, and out of memory
     except (BuildError, OSError, RuntimeError) as error:
-        tune.told_fault(error)
+        cpu.told_fault(error)
     return found
 
 
@@ -266,19 +265,19 @@ Launches = list[tuple[Kernel, OnDevice]]
 
 def _built(asked: Sequence[Question]) -> list[list[Launches]]:
     """For each question, the launches of its ways, loaded."""
-    written = gpu_plan.Written()
+    written = gpu_kernels.Written()
     rows = []
     for place, one in enumerate(asked):
-        gpu = gpu_plan.world(one.kernel.device)
+        gpu = gpu_kernels.world(one.kernel.device)
         for number, way in enumerate(one.ways):
             row = [(f"{place} {number} {n}", k) for n, k in enumerate(_kernels(one.kernel, way))]
             hosts: dict[Node, Host] = {}
             if isinstance(way, Configuration) and one.kernel.host is not None:
                 hosts[one.kernel.host] = Host(way)
             for name, kernel in row:
-                written.add(name, gpu_plan.on_device(kernel, gpu, one.fresh, hosts), gpu)
+                written.add(name, gpu_kernels.on_device(kernel, gpu, one.fresh, hosts), gpu)
             rows.append(row)
-    bound = written.bound(gpu_plan.load(written, "ways", ()))
+    bound = written.bound(gpu_kernels.load(written, "ways", ()))
     every = iter([[(kernel, bound[name]) for name, kernel in row] for row in rows])
     return [[next(every) for _way in one.ways] for one in asked]
 
@@ -301,7 +300,7 @@ def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
     host, device = one.kernel.host, one.kernel.device
     every = [] if host is None else _operands(host)
     for launches in ways:
-        every += [node for kernel, _on in launches for node in triton_hosts.given(kernel)]
+        every += [node for kernel, _on in launches for node in matmul_fusion.given(kernel)]
     nodes = [node for node in dict.fromkeys(every) if node is not host]
     tensors = [_tensor(node.meta) for node in nodes]
     slots = {node: number for number, node in enumerate(nodes)}
@@ -315,7 +314,7 @@ def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
                 assert host is not None
                 args, kwargs = _slotted(host.args, slots), _slotted(host.kwargs, slots)
                 steps.append(Aten(host.target, args, kwargs, (tile,)))
-            places = tuple(here[node] for node in triton_hosts.given(kernel))
+            places = tuple(here[node] for node in matmul_fusion.given(kernel))
             steps += [part.step(places, device, ()) for part in on_device.parts]
         program = load(ProgramSpec("way", len(nodes), tile + 1, tuple(steps), (0,)))
         runs.append(functools.partial(program, *tensors))

@@ -23,19 +23,17 @@ import torch
 
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...runtime.errors import BuildError
-from ..analysis import products as matrix_products
-from ..build import cxx as build
-from ..cpp import renderer as cpp
+from ..analysis import products
+from ..build import cxx
+from ..cpp import renderer
 from ..fusion.nest_builder import describe
-from ..kernels import convolution as convolutions
-from ..kernels import registry as replaced
+from ..kernels import convolution, registry
 from ..loops.extents import is_symbolic
 from ..loops.kernel import Kernel
-from ..lower import matmul as lower_product
-from ..schedule import plan as schedule
+from ..lower import matmul
+from ..schedule import plan
 from ..schedule.program_writer import spec as spec_of
-from . import cpu as tune
-from . import timing as clock
+from . import cpu, timing
 from .timing import Timing
 
 BUDGET = 0.25  # seconds of running per graph
@@ -54,10 +52,10 @@ def answers(graph: Graph, stored: bool) -> dict[str, bool]:
     """
     found: dict[str, bool] = {}
     asked = _questions(graph)
-    known = {key: tune.remembered((key,), _ways(node)) for key, node in asked.items()}
+    known = {key: cpu.remembered((key,), _ways(node)) for key, node in asked.items()}
     left = {key: node for key, node in asked.items() if known[key] is None}
     if left and stored:
-        raise build.NotBuilt
+        raise cxx.NotBuilt
     for key, node in asked.items():
         times = known[key]
         if times is not None:
@@ -68,10 +66,10 @@ def answers(graph: Graph, stored: bool) -> dict[str, bool]:
         try:
             times = _timed(node, seconds)
         except (BuildError, OSError, MemoryError, SubprocessError) as error:
-            tune.told_fault(error)
+            cpu.told_fault(error)
             break
         if times:
-            tune.remember((key,), _ways(node), times)
+            cpu.remember((key,), _ways(node), times)
             _answer(key, node, times, False, found)
     return found
 
@@ -79,37 +77,37 @@ def answers(graph: Graph, stored: bool) -> dict[str, bool]:
 @contextmanager
 def answered(found: Mapping[str, bool]) -> Iterator[None]:
     """Plans made within the block use these answers."""
-    token = matrix_products.MEASURED.set(found)
+    token = products.MEASURED.set(found)
     try:
         yield
     finally:
-        matrix_products.MEASURED.reset(token)
+        products.MEASURED.reset(token)
 
 
 def _questions(graph: Graph) -> dict[str, Node]:
     """The products worth a measurement, each once, those with most work first."""
     nodes = [node for node in graph.nodes if _open(node)]
-    found = {matrix_products.known_as(node): node for node in nodes}
-    often = Counter(matrix_products.known_as(node) for node in nodes)
+    found = {products.known_as(node): node for node in nodes}
+    often = Counter(products.known_as(node) for node in nodes)
     work = {key: n * _work(found[key]) for key, n in often.items()}
     return {key: found[key] for key in sorted(found, key=lambda key: -work[key])[:MOST]}
 
 
 def _open(node: Node) -> bool:
     """Whether either may be faster."""
-    if node.op != "call" or not (_convolves(node) or node.target in matrix_products.LETTERS):
+    if node.op != "call" or not (_convolves(node) or node.target in products.LETTERS):
         return False
     metas = [arg.meta for arg in node.args if isinstance(arg, Node)]
     if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
         return False
     if _convolves(node):
-        return convolutions.takes(node) and _work(node) >= LEAST
-    if not lower_product.possible(node) or not lower_product.in_order(node):
+        return convolution.takes(node) and _work(node) >= LEAST
+    if not matmul.possible(node) or not matmul.in_order(node):
         return False
-    found = matrix_products.sizes(node)
-    if lower_product.unrolled(found, matrix_products.LETTERS[node.target][3]):
+    found = products.sizes(node)
+    if matmul.unrolled(found, products.LETTERS[node.target][3]):
         return False
-    work = matrix_products.work(found)
+    work = products.work(found)
     thin = min(found.get("m", 1), found.get("n", 1)) <= THIN
     return work <= SMALL or (work <= MOST_WORK and thin)
 
@@ -121,7 +119,7 @@ def _convolves(node: Node) -> bool:
 def _work(node: Node) -> int:
     """The number of multiplications."""
     if not _convolves(node):
-        return int(matrix_products.work(matrix_products.sizes(node)))
+        return int(products.work(products.sizes(node)))
     # the tensor whose positions are multiplied with the weights of their channel
     walked = node.args[0] if node.args[6] else node
     return int(math.prod((*walked.meta.shape, *node.args[1].meta.shape)) // walked.meta.shape[1])
@@ -131,15 +129,15 @@ def _ways(node: Node) -> list[str]:
     """The names of the ways, the default one first."""
     if _convolves(node):
         return [CONVOLUTIONS[True], CONVOLUTIONS[False]]
-    ours = lower_product.pays(node)
+    ours = matmul.pays(node)
     return [WAYS[ours], WAYS[not ours]]
 
 
 def _answer(
     key: str, node: Node, times: Sequence[Timing], known: bool, found: dict[str, bool]
 ) -> None:
-    ways, way = _ways(node), tune.choose(times)
-    tune.tell(node.name, ways, times, way, known, (describe(node),))
+    ways, way = _ways(node), cpu.choose(times)
+    cpu.tell(node.name, ways, times, way, known, (describe(node),))
     if way:
         found[key] = ways[way] != WAYS[False]
 
@@ -150,7 +148,7 @@ def _timed(node: Node, seconds: float) -> list[Timing]:
     tensors = [_tensor(each.meta) for each in alone.inputs]
     named = CONVOLUTIONS if _convolves(node) else WAYS
     runs = {named[ours]: _program(alone, node, ours, tensors) for ours in (True, False)}
-    return clock.race([runs[way] for way in _ways(node)], seconds)
+    return timing.race([runs[way] for way in _ways(node)], seconds)
 
 
 def _alone(node: Node) -> Graph:
@@ -172,7 +170,7 @@ def _alone(node: Node) -> Graph:
 def _tensor(meta: Meta) -> torch.Tensor:
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         made = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="cpu")
-        clock.fill(made.data_ptr(), made.untyped_storage().nbytes(), meta.dtype)
+        timing.fill(made.data_ptr(), made.untyped_storage().nbytes(), meta.dtype)
     return made
 
 
@@ -184,13 +182,13 @@ def _program(
 
     addresses: dict[str, int] = {}
     keep: Any = None
-    with answered({matrix_products.known_as(graph.nodes[0]): ours}):
-        made = schedule.plan(graph)
+    with answered({products.known_as(graph.nodes[0]): ours}):
+        made = plan.plan(graph)
     kernels = [step.nest for step in made.steps if isinstance(step, Kernel)]
     if kernels:
-        addresses = build.once(cpp.render(kernels, build.vector_bytes()), [kernels[0].name])
+        addresses = cxx.once(renderer.render(kernels, cxx.vector_bytes()), [kernels[0].name])
     if made.replaced:  # the replacement of the library's call on this machine
-        keep = replaced.load(made.replaced.values())
+        keep = registry.load(made.replaced.values())
         addresses |= keep.addresses
     program = load(spec_of(made, addresses, keep))
     return lambda: program(*tensors)

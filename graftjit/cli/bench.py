@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from . import run_script as scripts
+from . import run_script
 from .explain import all_modules, program_of
 
 if TYPE_CHECKING:
@@ -62,14 +62,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     program = program_of(parsed)
     from ..runtime.process.session import SESSION
-    from . import recorded_calls as replays
+    from . import recorded_calls
 
-    with all_modules(parsed.all), replays.recording() as found:
-        status, alive = scripts.run(program)
+    with all_modules(parsed.all), recorded_calls.recording() as found:
+        status, alive = run_script.run(program)
         if status:
             print(f"the script ended with {status}: nothing was timed", file=sys.stderr)
             return status
-        results = [replays.measure(call, parsed.peer) for call in found.calls]
+        results = [recorded_calls.measure(call, parsed.peer) for call in found.calls]
         del alive
     if not results:
         print("nothing was jitted: see --all, or put @graftjit.jit on a function", file=sys.stderr)

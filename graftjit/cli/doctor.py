@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(parsed: argparse.Namespace) -> int:
-    from ..codegen.triton import probe as gpu_probe
+    from ..codegen.triton import probe
     from ..runtime import doctor
 
-    return doctor.main(as_json=parsed.json, more=[gpu_probe.kernels])
+    return doctor.main(as_json=parsed.json, more=[probe.kernels])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import NotClean, OptionError
-from . import run_script as scripts
+from . import run_script
 from .parser import near_file
 
 if TYPE_CHECKING:
@@ -108,15 +108,15 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def program_of(parsed: argparse.Namespace) -> scripts.Program:
+def program_of(parsed: argparse.Namespace) -> run_script.Program:
     """The program of `SCRIPT ...` or `-m MODULE ...`. Exits with status 2 if there is none."""
     if parsed.module:
         if parsed.script is not None:
             parsed.parser.error("either SCRIPT or -m MODULE")
-        return scripts.module(parsed.module[0], parsed.module[1:])
+        return run_script.module(parsed.module[0], parsed.module[1:])
     if parsed.script is None:
         parsed.parser.error("a SCRIPT, or -m MODULE, is required")
-    return scripts.script(parsed.script, parsed.arguments)
+    return run_script.script(parsed.script, parsed.arguments)
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -139,7 +139,9 @@ def run(parsed: argparse.Namespace) -> int:
     return status or _beyond_limits(parsed, report)
 
 
-def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int, Report, list[str]]:
+def _watched(
+    parsed: argparse.Namespace, program: run_script.Program
+) -> tuple[int, Report, list[str]]:
     """Run the program. Returns (status, report, lines on compiled modules)."""
     from ..context import GRAPH_MODE, set_context
     from ..jit import everything_counted
@@ -149,7 +151,7 @@ def _watched(parsed: argparse.Namespace, program: scripts.Program) -> tuple[int,
     if parsed.graph_mode:
         set_context(mode=GRAPH_MODE)
     with SESSION.log.keeping(), all_modules(parsed.all) as modules:
-        status, alive = scripts.run(program)
+        status, alive = run_script.run(program)
         report = report_of(program.name, None, everything_counted())
         del alive
     return status, report, [] if modules is None else _about(modules)

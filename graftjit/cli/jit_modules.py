@@ -27,7 +27,7 @@ from ..runtime import _native
 from ..runtime.directives import capturing
 from ..runtime.process.options import JitConfig
 from ..runtime.weak_callbacks import until_exit
-from . import run_script as scripts
+from . import run_script
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +90,7 @@ def every_module(config: JitConfig | None = None) -> Iterator[Outermost]:
             return _CALL(self, *args, **kwargs)
         return found.call_of(self)(self, *args, **kwargs)
 
-    scripts.hide(__file__)
+    run_script.hide(__file__)
     before = torch.nn.Module.__call__
     torch.nn.Module.__call__ = __call__  # type: ignore[assignment,method-assign]
     try:

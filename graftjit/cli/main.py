@@ -13,16 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from ..runtime.errors import GraftError, OptionError, UserError
-from . import bench as cli_bench
-from . import cache as cli_cache
-from . import codes as cli_codes
-from . import demo_command as cli_demo
-from . import doctor as cli_doctor
-from . import explain as cli_explain
-from . import trace as cli_trace
+from . import bench, cache, codes, demo_command, doctor, explain, trace
 from .parser import Parser
 
-_COMMANDS = (cli_demo, cli_explain, cli_bench, cli_trace, cli_doctor, cli_cache, cli_codes)
+_COMMANDS = (demo_command, explain, bench, trace, doctor, cache, codes)
 
 _EXAMPLES = """\
 examples:

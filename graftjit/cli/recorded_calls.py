@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ..dispatch import frame_policy as hook
+from ..dispatch import frame_policy
 from ..dispatch.unit import UNITS, Unit
 from ..ir.dataclass import dataclass, field
 
@@ -159,7 +159,11 @@ def measure(call: Call, peer: bool, rounds: int = _ROUNDS) -> Result:
 @contextlib.contextmanager
 def _jit_is(on: bool) -> Iterator[None]:
     """Unless `on`, run jitted callables and the frames below them uncompiled within the block."""
-    states = [] if on else [s for u in (*UNITS, *hook.units()) for s in u.states if not s.disabled]
+    states = (
+        []
+        if on
+        else [s for u in (*UNITS, *frame_policy.units()) for s in u.states if not s.disabled]
+    )
     for state in states:
         state.disabled = True
     try:

@@ -22,17 +22,16 @@ from torch.utils._device import DeviceContext
 
 from ..runtime import _native
 from ..runtime.errors import Begun, BreakError, CheckError, GraftError, InternalError
-from ..runtime.events import events, progress
-from ..runtime.events import observers as watching
+from ..runtime.events import events, observers, progress
 from ..runtime.guards.interpreter_state import State, snapshot
 from ..runtime.guards.weak_ref import Living
 from ..runtime.process import beside, faults, own_builtins
 from ..runtime.process.options import JitConfig, number_of
 from ..runtime.process.own_modules import KEEPER
 from ..runtime.process.session import SESSION
-from ..runtime.report import timings as clocks
+from ..runtime.report import timings
 from ..runtime.weak_callbacks import until_exit
-from . import unit_events as telling
+from . import unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Room, change_of
 from .shared_entries import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
@@ -264,7 +263,7 @@ class Unit:
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
         self._check_own_frame(made, view)
         if change is not None:
-            telling.recompiled(state, change, view)
+            unit_events.recompiled(state, change, view)
         self._make_room(state, change)
         state.room.add(first_state(state).room, made.graph is not None and bool(made.graph.nodes))
         return self._publish(state, code, made, resumes, stages)
@@ -315,7 +314,7 @@ class Unit:
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin)))
         rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
-        telling.resumed(resumes.made, made.breaks)
+        unit_events.resumed(resumes.made, made.breaks)
         recipe = Recipe(
             made.kind,
             tuple(rows),
@@ -330,8 +329,8 @@ class Unit:
         )
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
-        telling.captured(state, code, made, stages)
-        watching.tell(lambda: watching.published(state, made, resumes.made, stages))
+        unit_events.captured(state, code, made, stages)
+        observers.tell(lambda: observers.published(state, made, resumes.made, stages))
         state.add(entry)
         # Such a frame may inspect any values, so its recipe is not shared.
         looks = made.plain is not None and made.plain.code == "GB132"
@@ -350,11 +349,11 @@ class Unit:
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), None))
         resumes = _Resumes(self._resumer(state, view.globals))
         target = retargeted(recipe, resumes, code)
-        telling.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
+        unit_events.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
         tell(recipe)
-        clocks.follow_too(state, recipe.followed)
+        timings.follow_too(state, recipe.followed)
         state.add(entry)
         return entry
 
@@ -429,7 +428,7 @@ class Unit:
         if (full or room.useless >= room.limit) and not room.warned:
             room.warned = True
             SESSION.warn_once(
-                "WN601", f"{self.name}: {telling.named(state, _too_many(room, change))}"
+                "WN601", f"{self.name}: {unit_events.named(state, _too_many(room, change))}"
             )
 
     def _fault(self, state: Any, error: Exception) -> Any:
@@ -456,7 +455,7 @@ class Unit:
         """The totals for a report, one row per state."""
         self._tell_late()
         states = self.states
-        return [(state, row) for state in states if (row := telling.counted(state)) is not None]
+        return [(state, row) for state in states if (row := unit_events.counted(state)) is not None]
 
 
 def _after_fork() -> None:

@@ -17,7 +17,7 @@ from ..ir.location import Location
 from ..runtime.events import events
 from ..runtime.process import faults
 from ..runtime.process.session import SESSION
-from ..runtime.report import timings as clocks
+from ..runtime.report import timings
 from .shared_entries import Made
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def counted(state: Any) -> events.Counted | None:
     # The first run of an entry is the miss that made it, not a hit.
     hits = [(number_of(entry), max(0, entry.hits - 1)) for entry in entries]
     checks = [(number_of(entry), *entry.guard_time) for entry in entries]
-    values = [(number_of(entry), clocks.value_seconds(entry.rows)) for entry in entries]
+    values = [(number_of(entry), timings.value_seconds(entry.rows)) for entry in entries]
     _calls, samples, seconds, inside, gap_samples, gap = state.times()
     plain_samples, plain_seconds = state.plain_times()
     return events.Counted(
@@ -190,7 +190,7 @@ def measured(state: Any) -> list[events.Event]:
     """Run times of programs, and the number of calls that ran in plain Python because of a tracer.
     Native code has both."""
     try:
-        return [*clocks.timed(state), *_watched(state)]
+        return [*timings.timed(state), *_watched(state)]
     except Exception as error:
         faults.tell(state.code.co_qualname, error, "The report lacks what was measured of it.")
         return []

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..capture import helpers as rebuild
+from ..capture import helpers
 from ..capture.bytecode.decoder import argument_names, decode
 from ..capture.decompile.writer import decompile, identifier
 from ..capture.emit.resume import resume_code
@@ -24,8 +24,8 @@ from ..runtime.events.observers import Published
 
 KNOWN: tuple[tuple[Any, str, str], ...] = (
     (_native.call_in_extent, "call_in_extent", "Python calls it; frames below are captured, too"),
-    (rebuild.program_failed, "program_failed", "told, and raised again if Python must not"),
-    (rebuild.nothing, "no_graph", "nothing that anybody can see is computed"),
+    (helpers.program_failed, "program_failed", "told, and raised again if Python must not"),
+    (helpers.nothing, "no_graph", "nothing that anybody can see is computed"),
 )
 """Objects of graftjit that replacement code calls: object, name, comment."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..codegen.loops.kernel import Kernel
-from ..codegen.schedule import peak_memory as memory
+from ..codegen.schedule import peak_memory
 from ..ir.dataclass import dataclass
 from ..ir.graph.cost_model import flops, traffic
 from ..ir.graph.nodes import Node
@@ -94,7 +94,7 @@ def cost_of(made: Iterable[Any]) -> Cost:
             half = one.half_of(seen)
             plan = seen.plan
             peak = max(
-                peak, int(hint_of(memory.peak(plan.steps, plan.flow, plan.scratch, plan.over)))
+                peak, int(hint_of(peak_memory.peak(plan.steps, plan.flow, plan.scratch, plan.over)))
             )
             for step in plan.steps:
                 steps.append(_step(step, half))

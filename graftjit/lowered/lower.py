@@ -14,7 +14,7 @@ from typing import Any
 from ..compiled import compiled_state
 from ..jit import JitFunction, fresh_copy
 from ..runtime.errors import UserError, describe
-from ..runtime.events import observers as watching
+from ..runtime.events import observers
 from .collect import parts
 from .lowered import Lowered
 
@@ -31,7 +31,7 @@ def lower(target: Any, /, *args: Any, **kwargs: Any) -> Lowered:
     values = _bound(function, given, kwargs)
     unit = call._unit
     state = unit.state_for(function.__code__)
-    with watching.watch() as told:
+    with observers.watch() as told:
         unit.miss(state, values, function.__globals__, function.__closure__)
     return _lowered(call, told, lambda: _run(target, args, kwargs))
 
@@ -39,7 +39,7 @@ def lower(target: Any, /, *args: Any, **kwargs: Any) -> Lowered:
 def _run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
     fresh = fresh_copy(target)
     call, _ = _callable(fresh, args)
-    with watching.watch() as told:
+    with observers.watch() as told:
         fresh(*args, **kwargs)
     return _lowered(call, told, None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..codegen.loops import loop_nest as loops
+from ..codegen.loops import loop_nest
 from ..codegen.programs.compiled import Seen
 from ..ir.dataclass import dataclass, field
 from ..ir.graph.nodes import Node
@@ -38,7 +38,7 @@ FIRST_ADDRESS = 1 << 40  # larger than any size or stride
 
 def nests_text(seen: Seen) -> str:
     """Each loop nest with its axes, values and stores."""
-    found = [loops.text(kernel.nest) for kernel in seen.plan.kernels]
+    found = [loop_nest.text(kernel.nest) for kernel in seen.plan.kernels]
     return shown_text("\n\n".join(found)) or _NO_KERNEL
 
 

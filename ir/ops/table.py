@@ -7,20 +7,15 @@ Kinds of operators: `opdef.KINDS`.
 from __future__ import annotations
 
 from ..graph.opdef import KINDS, OPS, OpDef
-from . import creation as rules_create
-from . import indexing as rules_index
-from . import nn as rules_nn
-from . import pointwise as rules_pointwise
-from . import reduction as rules_reduce
-from . import views as rules_views
+from . import creation, indexing, nn, pointwise, reduction, views
 
 FAMILIES = (
-    rules_create,
-    rules_index,
-    rules_nn,
-    rules_pointwise,
-    rules_reduce,
-    rules_views,
+    creation,
+    indexing,
+    nn,
+    pointwise,
+    reduction,
+    views,
 )
 
 __all__ = ["FAMILIES", "KINDS", "OPS", "OpDef"]

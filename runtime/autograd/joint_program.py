@@ -21,8 +21,7 @@ from torch.autograd.function import BackwardCFunction
 from ...ir.dataclass import dataclass
 from ..errors import CheckError, GraftError
 from ..process import faults
-from . import inner_results
-from . import rng_state as generators
+from . import inner_results, rng_state
 from .rollback import begins
 
 Tensors = tuple[torch.Tensor, ...]
@@ -286,7 +285,7 @@ class JointProgram:
         """Run the forward, save what the backward reads in the node, and return the pieces."""
         plan = self.plan
         if plan.random:
-            node.random = generators.states(plan.random)
+            node.random = rng_state.states(plan.random)
         if self._twin is not None:
             node.begun = self._twin.begin(inputs)
         held = self._held(inputs)
@@ -448,12 +447,12 @@ class JointProgram:
         """Run the calls again with the random numbers of the first run."""
         if not self.plan.random:
             return self.replay(*inputs)
-        before = generators.states(self.plan.random)
+        before = rng_state.states(self.plan.random)
         try:
-            generators.put_back(node.random)
+            rng_state.put_back(node.random)
             return self.replay(*inputs)
         finally:
-            generators.put_back(before)
+            rng_state.put_back(before)
 
     def _inputs_again(self, kept: Kept) -> tuple[list[Any], list[Any]]:
         """The inputs of the call as they were before it.

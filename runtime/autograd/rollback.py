@@ -18,7 +18,7 @@ import torch
 from ...ir.graph.nodes import Graph
 from .. import _native
 from ..errors import Begun
-from . import rng_state as generators
+from . import rng_state
 
 Program = Callable[..., Any]
 
@@ -33,14 +33,14 @@ def again(program: Program, graph: Graph, raises: bool) -> Program:
 
 def _drawing_anew(program: Program, graph: Graph) -> Program:
     """The program, which restores the random generators if it raises."""
-    devices = generators.drawn_from(graph)
+    devices = rng_state.drawn_from(graph)
 
     def run(*inputs: Any) -> Any:
-        before = generators.states(devices)
+        before = rng_state.states(devices)
         try:
             return program(*inputs)
         except BaseException:
-            generators.put_back(before)
+            rng_state.put_back(before)
             raise
 
     return run

@@ -27,7 +27,7 @@ import torch
 
 from ...ir.dataclass import dataclass, field
 from ..program.registers import values_of
-from . import streams as cuda_streams
+from . import streams
 from .graph_outputs import NotRecorded, Results, like, no_overlap
 
 Program = Callable[..., tuple[Any, ...]]
@@ -85,14 +85,14 @@ class _Device:
         return self
 
     def __enter__(self) -> None:
-        stream = self._now = cuda_streams.CUDA.stream(self._index)
+        stream = self._now = streams.CUDA.stream(self._index)
         if stream != self._stream:
-            cuda_streams.CUDA.follow(self._index, self._mark)
+            streams.CUDA.follow(self._index, self._mark)
 
     def __exit__(self, *_: Any) -> None:
         self._stream = self._now
         # The default stream always exists and needs no event.
-        self._mark = cuda_streams.CUDA.mark(self._index) if self._now else None
+        self._mark = streams.CUDA.mark(self._index) if self._now else None
 
 
 _DEVICES: dict[int, _Device] = {}
@@ -164,7 +164,7 @@ class Graphed:
             if not layout.recorded:
                 return self._prepared(layout, inputs)
             # Another recording would include these launches.
-            if cuda_streams.CUDA.capturing():
+            if streams.CUDA.capturing():
                 return None
             recorded = layout.recorded[0]
             if recorded.addresses(inputs) != recorded.known:
@@ -208,7 +208,7 @@ class Graphed:
 
     def _prepared(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
         """A normal run that gathers addresses and versions; or the first recording."""
-        cuda = cuda_streams.CUDA
+        cuda = streams.CUDA
         if cuda.capturing():
             return None
         tensors = [*inputs[: self.facts.n_inputs], *self.facts.constants]
@@ -251,7 +251,7 @@ class Graphed:
 
     def _is_here(self, tensor: Any) -> bool:
         device = tensor.device
-        return device.type == cuda_streams.CUDA.kind and (device.index or 0) == self.facts.device
+        return device.type == streams.CUDA.kind and (device.index or 0) == self.facts.device
 
     def _recorded(self, layout: _Layout, inputs: Sequence[Any]) -> tuple[Any, ...] | None:
         """Make a recording and replay it. None: nothing was computed."""
@@ -333,7 +333,7 @@ class Recorded:
                 buffers.update((at, like(tensors[at])) for at in copied)
             return program(*[buffers.get(at, one) for at, one in enumerate(inputs)])
 
-        self._graph, made = cuda_streams.CUDA.record(self._index, run)
+        self._graph, made = streams.CUDA.record(self._index, run)
         self._copies = _by_dtype(buffers)
         self.written = [(at, by) for at, by in layout.written.items() if by]
         self._results = Results(made, facts, [*tensors, *buffers.values()])

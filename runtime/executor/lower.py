@@ -21,7 +21,7 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Expr, evaluate, is_symbolic
 from ...ir.trace.autocast_cache import cached_cast
 from .. import _native
-from ..cuda import launches as device_steps
+from ..cuda import launches
 from ..process.session import SESSION
 from ..program.program import (
     COMPUTES,
@@ -37,7 +37,7 @@ from ..program.program import (
     View,
 )
 from ..program.registers import NotNative, Registers, values_of
-from . import aten_calls as operators
+from . import aten_calls
 from .grad_mode import keeping, saves
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
@@ -51,7 +51,7 @@ Mirror = Callable[[list[Any], Any], None]
 def load(spec: ProgramSpec) -> Program:
     """The callable for a spec. It keeps the `keep` objects of its launches alive. GPU kernels are
     loaded on their devices; raises BuildError if that fails."""
-    device_steps.prepare(spec)
+    launches.prepare(spec)
     if _native.tensor_routes()["executor"] == "native" and _reachable(spec):
         try:
             return _native.Program(spec)
@@ -243,7 +243,7 @@ def _note_aliases(step: Aten, follows: dict[int, set[int]], wanted: set[int]) ->
     results = {slot for slot in step.results if slot is not None}
     schema = step.op._schema
     silent = torch.Tag.maybe_aliasing_or_mutating in step.op.tags
-    values = operators.bound_values(step.op, step.args, step.kwargs)
+    values = aten_calls.bound_values(step.op, step.args, step.kwargs)
     for argument, value in zip(schema.arguments, values, strict=True):
         for slot in slots_of(value):
             alias = argument.alias_info
@@ -289,11 +289,11 @@ def _alloc_plan(step: Alloc, to: _Lowering) -> tuple[Any, ...] | None:
     Out-of-memory is common there and must raise at once, whereas the C shim (torch 2.11) writes to
     stderr and reports only that it failed. The shim is faster on the CPU.
     """
-    if step.device.type == "cpu" or not operators.usable("operators" in SESSION.left_out):
+    if step.device.type == "cpu" or not aten_calls.usable("operators" in SESSION.left_out):
         return None
     kwargs = {"dtype": step.dtype, "device": step.device}
     op = torch.ops.aten.empty_strided.default
-    return operators.plan(op, (list(step.shape), list(step.stride)), kwargs, to.numbers)
+    return aten_calls.plan(op, (list(step.shape), list(step.stride)), kwargs, to.numbers)
 
 
 def _lower_scratch(step: Scratch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
@@ -307,7 +307,7 @@ def _lower_launch(step: Launch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
 
 
 def _lower_device(step: DeviceLaunch, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
-    return device_steps.lowered(step, to.numbers)
+    return launches.lowered(step, to.numbers)
 
 
 def _lower_otherwise(step: Otherwise, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
@@ -317,12 +317,12 @@ def _lower_otherwise(step: Otherwise, to: _Lowering) -> tuple[str, tuple[Any, ..
 def _lower_aten(step: Aten, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     call, slots, expressions = call_form(step)
     numbers = to.numbers.handed(expressions)
-    native = operators.usable("operators" in SESSION.left_out)
+    native = aten_calls.usable("operators" in SESSION.left_out)
     if native and step.op is cached_cast:
         (weight, dtype, device), (result,) = step.args, step.results
         return "cast", (result, weight.index, dtype, device, call)
     native = native and not saves(step)
-    plan = operators.plan(step.op, step.args, step.kwargs, to.numbers) if native else None
+    plan = aten_calls.plan(step.op, step.args, step.kwargs, to.numbers) if native else None
     if plan is None:
         return "python", (call, slots, step.results, numbers)
     return "aten", (plan, call, slots, step.results, numbers)
@@ -488,7 +488,7 @@ def _move_versions(writes: Sequence[int], slots: list[Any]) -> None:
 
 
 def _mirror_device(step: DeviceLaunch) -> Mirror:
-    launch = device_steps.mirrored(step)
+    launch = launches.mirrored(step)
 
     def run(slots: list[Any], arena: Any) -> None:
         launch(slots, arena)

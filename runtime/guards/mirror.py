@@ -45,8 +45,7 @@ from ..safe_access import (
     show_tensor,
     shown,
 )
-from . import leaves
-from . import tensor_access as tensors
+from . import leaves, tensor_access
 from .interpreter_state import State, current_device, snapshot
 from .relations import Relation, holds_for, read_number, row_name
 from .rows import Row, TensorSpec
@@ -293,7 +292,7 @@ def _state() -> Any:
 
 
 def _history(tensor: torch.Tensor) -> str:
-    return tensors.history(tensor)
+    return tensor_access.history(tensor)
 
 
 def _same_mro(mro: tuple[type, ...], expected: Any) -> bool:

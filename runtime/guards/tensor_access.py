@@ -19,7 +19,7 @@ import torch
 from ...ir.trace.autocast_cache import is_nested
 from .. import _native
 from ..process.session import SESSION
-from . import interpreter_state as state
+from . import interpreter_state
 
 _IS_LEAF: Any = vars(torch._C.TensorBase)["is_leaf"].__get__
 _SUFFIX = {"Darwin": ".dylib"}.get(os.uname().sysname, ".so")
@@ -184,7 +184,7 @@ def _tells_watchers() -> bool:
         seen.append(_native.autograd_watched())
     finally:
         hooks._pop_saved_tensors_default_hooks()  # type: ignore[attr-defined]
-    return seen == [state.autograd_watched(), True]
+    return seen == [interpreter_state.autograd_watched(), True]
 
 
 def _same(value: Any) -> Any:
@@ -204,5 +204,5 @@ def _context_facts() -> tuple[Any, ...]:
         is_nested(),
         torch._C._len_torch_function_stack(),
         torch._C._len_torch_dispatch_stack(),
-        tuple(asked() for _, asked in state.FLAGS),
+        tuple(asked() for _, asked in interpreter_state.FLAGS),
     )

@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 import torch
 
-from ..process import hardware as device
+from ..process import hardware
 from ..process.session import SESSION
-from ..store import notes as kept_notes
+from ..store import notes
 
 # (kind, limit in bytes, rate): "memory" in bytes per second for up to so many moved bytes, or a
 # type ("f32") in operations per second.
@@ -51,7 +51,7 @@ def roofs() -> tuple[Row, ...]:
     """The limits of the processor; empty if the option is off."""
     if not SESSION.options.roofline:
         return ()
-    key = device.cpu().identity, torch.get_num_threads()
+    key = hardware.cpu().identity, torch.get_num_threads()
     found = _known.get(key)
     if found is None:
         found = _known[key] = _recalled(*key)
@@ -60,11 +60,11 @@ def roofs() -> tuple[Row, ...]:
 
 def _recalled(processor: str, threads: int) -> tuple[Row, ...]:
     texts = (_FORM, str(threads), torch.__version__)
-    kept = kept_notes.recall(SESSION.store, texts, processor, "none")
+    kept = notes.recall(SESSION.store, texts, processor, "none")
     if kept is not None:
         return tuple([(str(what), float(most), float(rate)) for what, most, rate in kept])
     measured = _measured()
-    kept_notes.keep(SESSION.store, texts, processor, "none", [list(row) for row in measured])
+    notes.keep(SESSION.store, texts, processor, "none", [list(row) for row in measured])
     return measured
 
 
@@ -75,13 +75,13 @@ def again() -> tuple[Row, ...]:
     if not found or (len(_again) >= MOST and time.monotonic() < _again[-1] + _MINUTE):
         return found
     _again.append(time.monotonic())
-    key = device.cpu().identity, torch.get_num_threads()
+    key = hardware.cpu().identity, torch.get_num_threads()
     better = tuple(
         (what, most, max(rate, now))
         for (what, most, rate), (_, _, now) in zip(found, _measured(), strict=True)
     )
     texts = (_FORM, str(key[1]), torch.__version__)
-    kept_notes.keep(SESSION.store, texts, key[0], "none", [list(row) for row in better])
+    notes.keep(SESSION.store, texts, key[0], "none", [list(row) for row in better])
     _known[key] = better
     return better
 

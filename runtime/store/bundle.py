@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ...ir.dataclass import dataclass
 from ..errors import BuildError, UserError
-from ..process import hardware as device
+from ..process import hardware
 from . import kernel_file
 from .atomic_write import write_whole
 from .kernel_file import ANY, KERNELS, Name
@@ -88,7 +88,7 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
             found=f"{store.folder}: {unusable}",
             todo="set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
         )
-    here = kernel_file.mark(device.cpu().identity)
+    here = kernel_file.mark(hardware.cpu().identity)
     # GPU kernels are looked up by architecture, so they are stored for any machine.
     fitting = [row for row in held if row[0].machine == here or row[0].kind == "cubin"]
     for name, content in fitting:

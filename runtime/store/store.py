@@ -26,8 +26,7 @@ from ...ir.dataclass import dataclass, field
 from ..errors import BuildError
 from ..events.events import Fallback, KernelBuilt
 from ..process.session import SESSION
-from . import kernel_file
-from . import permissions as private
+from . import kernel_file, permissions
 from .atomic_write import write_whole
 from .kernel_file import ANY, Name
 from .loaded import Loaded
@@ -149,7 +148,7 @@ class KernelStore:
     def usable(self) -> bool:
         """Whether the folder may be read: no other user can write it. It need not exist."""
         if self._readable is None:
-            reason = private.folder_reason(self.folder)
+            reason = permissions.folder_reason(self.folder)
             self._readable = not reason
             if reason:
                 self._give_up("FB314", reason)
@@ -257,7 +256,7 @@ class KernelStore:
         killed processes; then the temporary folder, for a store that is not writable."""
         if self.usable() and self._writing:
             try:
-                private.make_folder(self.folder)
+                permissions.make_folder(self.folder)
             except OSError:
                 pass  # `publish` reports it
             else:
@@ -279,7 +278,7 @@ class KernelStore:
     def put(self, name: Name, data: bytes) -> Path:
         """Write one file. Raises OSError."""
         shelf = self.folder / name.key[:2]
-        private.make_folder(shelf)
+        permissions.make_folder(shelf)
         path = shelf / str(name)
         write_whole(path, data, self.folder, BUILD_PREFIX)
         return path
@@ -363,11 +362,11 @@ class KernelStore:
 
     def unusable(self) -> str:
         """Why no file can be created in the folder, tested by creating one; "" if it can."""
-        reason = private.folder_reason(self.folder)
+        reason = permissions.folder_reason(self.folder)
         if reason:
             return reason
         try:
-            private.make_folder(self.folder)
+            permissions.make_folder(self.folder)
             with tempfile.TemporaryFile(dir=self.folder):
                 return ""
         except OSError as error:

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from .. import recompiles as text_changes
+from .. import recompiles
 from ..styled_text import Line, line
 from . import colour as text_colour
-from . import frames as text_frames
-from . import guards as text_guards
-from . import kernels as text_kernels
-from . import problems as text_problems
+from . import frames, guards, kernels, problems
 from .summary import summary
 
 if TYPE_CHECKING:
@@ -49,27 +46,27 @@ def render_lines(report: Report, width: int = 100, verbosity: int = 1) -> Iterat
     if verbosity < 1 or not report.frames:
         return
     room = PROBLEM_LINES if verbosity == 1 else EVERYTHING
-    found = text_problems.problems(report)
+    found = problems.problems(report)
     if found:
         title = "what holds it back, most expensive first"
         if all(problem.expected for problem in found):
             title = "compiled again, as is to be expected"
-        yield from _part(title, text_problems.lines(found, width, room))
-    if verbosity > 1 or text_frames.worth_showing(report):
-        yield from _part("frames", text_frames.lines(report, width, verbosity))
+        yield from _part(title, problems.lines(found, width, room))
+    if verbosity > 1 or frames.worth_showing(report):
+        yield from _part("frames", frames.lines(report, width, verbosity))
     timed = any(kernel.seconds for kernel in report.kernels)
     if report.kernels and (timed or verbosity > 1):
         title = "slowest kernels" if timed else "kernels"
-        yield from _part(title, text_kernels.lines(report, width, verbosity))
+        yield from _part(title, kernels.lines(report, width, verbosity))
     if report.symbolic:
-        yield from _part("sizes and numbers that vary", text_changes.symbolic(report, width))
+        yield from _part("sizes and numbers that vary", recompiles.symbolic(report, width))
     if report.schedules:
-        yield from _part("schedules, measured", text_kernels.schedules(report.schedules, width))
+        yield from _part("schedules, measured", kernels.schedules(report.schedules, width))
     if verbosity > 1 and report.guards:
-        yield from _part("guards", text_guards.lines(report, width))
+        yield from _part("guards", guards.lines(report, width))
     if verbosity > 2:
         yield from _part("graphs", _graphs(report))
-        yield from _part("sources of kernels", text_kernels.sources(report, width))
+        yield from _part("sources of kernels", kernels.sources(report, width))
 
 
 def _part(title: str, lines: Iterator[Line]) -> Iterator[Line]:
