@@ -234,15 +234,13 @@ class Unit:
                 self._tell_plain(state, "PL213", str(error))
                 if attempt == ATTEMPTS:
                     return None
-            except GraftError as error:
-                if not isinstance(error, InternalError):
+            # An internal error: report it and run the frame in plain Python.
+            except Exception as error:
+                if isinstance(error, GraftError) and not isinstance(error, InternalError):
                     raise
                 if attempt == ATTEMPTS or not other_threads():
                     return self._fault(state, error)
-            # An internal error: report it and run the frame in plain Python.
-            except Exception as error:
-                if attempt == ATTEMPTS or not other_threads():
-                    return self._fault(state, error)
+                faults.let_go(error)
         return None
 
     def _made(

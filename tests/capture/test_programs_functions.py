@@ -657,8 +657,15 @@ def test_cells_of_a_function_made_inside_are_one_tuple():
 
 def answering(name, log, **names):
     """A module whose own code answers for names that it does not have."""
+
+    def answer(wanted):
+        if wanted == "__file__":  # as `inspect` asks of each module that there is
+            raise AttributeError(wanted)
+        log.append(wanted)
+        return 5
+
     module = types.ModuleType(name)
-    module.__getattr__ = lambda wanted: log.append(wanted) or 5
+    module.__getattr__ = answer
     vars(module).update(names)
     return module
 

@@ -25,6 +25,7 @@ import graftjit
 from graftjit import JitConfig, jit, wait
 from graftjit.codegen.build import cxx as build
 from graftjit.codegen.build import translation_units as units
+from graftjit.dispatch import unit
 from graftjit.runtime import _native
 from graftjit.runtime.autograd import joint_program
 from graftjit.runtime.errors import BuildError, InternalError
@@ -140,11 +141,15 @@ def test_plain_python_and_told(stage, monkeypatch, caplog, tmp_path, unchecked):
     assert "PL205" in [note.code for note in run.report().notes]
 
 
-def test_a_fault_holds_nothing_of_the_call(monkeypatch, unchecked):
-    """What was told of it is text: the frames of its traceback end, and with them what the call was given."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_fault_holds_nothing_of_the_call(threads, monkeypatch, unchecked):
+    """What was told of it is text: the frames of its traceback end, and with them what the call was given. Beside another
+    thread each attempt fails."""
 
     class Given(list):
         pass
+
+    monkeypatch.setattr(unit, "other_threads", lambda: threads > 1)
 
     run, given = jit(program()), Given()
     alive = weakref.ref(given)
