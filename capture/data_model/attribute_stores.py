@@ -78,7 +78,8 @@ _REFUSALS = {
 
 
 Store = Callable[["Machine", Any, str, "Value | None"], None]
-# (kind of value, name of the attribute, or None for all names) -> how it is stored. Models add rows.
+# (kind of value, name of the attribute, or None for all names) -> how it is stored. Models add
+# rows.
 STORES: dict[tuple[type[Value], str | None], Store] = {
     (Function, None): function_attributes.store,
     (Cell, "cell_contents"): lambda m, cell, name, item: m.store_cell(cell, item),

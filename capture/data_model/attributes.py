@@ -135,11 +135,13 @@ def real_class(value: Value) -> type | None:
     return None
 
 
-# Descriptors with a model of their own: class -> (machine, object, name, descriptor, where it is found) -> value.
+# Descriptors with a model of their own: class -> (machine, object, name, descriptor, where it is
+# found) -> value.
 DESCRIPTORS: dict[type, Callable[[Machine, Any, str, Any, Source], Value]] = {}
 Reader = Callable[["Machine", Instance, str], Value]
 Writer = Callable[["Machine", Instance, str, "Value | None"], bool]
-# State that a C class keeps outside of `__dict__`, of instances that the frame makes: how a member is read, and how one is stored (False
+# State that a C class keeps outside of `__dict__`, of instances that the frame makes: how a member
+# is read, and how one is stored (False
 # if the class has no such member). Filled by the models of these classes.
 C_STATE: dict[type, tuple[Reader, Writer]] = {}
 

@@ -149,7 +149,7 @@ def _counted(other: Iterator) -> Any:
 POLYFILLS: list[dict[str, Any]] = []
 
 
-# -- their types -------------------------------------------------------------------------------------------
+# -- their types ----------------------------------------------------------------------------------
 def type_of(value: Iterator) -> type | None:
     """type(iterator), if the kind determines it, else None."""
     of: Any = value.parts[0] if value.parts else None

@@ -24,7 +24,7 @@ def _yield_value(m: Machine, f: Frame, i: Instr) -> None:
     f.yielded = f.pop()
 
 
-# -- yield from ------------------------------------------------------------------------------------------
+# -- yield from -----------------------------------------------------------------------------------
 @handles("GET_YIELD_FROM_ITER")
 def _get_yield_from_iter(m: Machine, f: Frame, i: Instr) -> None:
     f.push(iterate(m, f.pop()))

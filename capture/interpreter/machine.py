@@ -244,7 +244,7 @@ class Machine:
         """Whether something that the frame dropped may have kept this object alive."""
         return any(one is referent or not is_kind(one, torch.Tensor) for one in self.journal.gone)
 
-    # -- operations that models ask for, which lie below `operations` ----------------------------------------
+    # -- operations that models ask for, which lie below `operations` -----------------------------
     call = calls.call
     inline = calls.inline
     truth = truths.truth
@@ -274,7 +274,9 @@ class Machine:
         return self.truth(self.compare("==", left, right))
 
     def release(self) -> None:
-        """Let go of the user's objects: capture must not make them live longer than plain Python does."""
+        """Let go of the user's objects: capture must not make them live longer than plain Python
+        does.
+        """
         for state in (self.heap, self.journal, self.handling):
             state.release()
         self.inputs.clear()

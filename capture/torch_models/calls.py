@@ -286,7 +286,9 @@ def _is_answer(fn: Any, name: str) -> bool:
 
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call over ghosts; what torch warns about each time, it warns about when Python makes the call."""
+    """The call over ghosts; what torch warns about each time, it warns about when Python makes the
+    call.
+    """
     told: Warning | None = None
     while True:
         try:

@@ -16,37 +16,39 @@ import numpy as np
 from ...runtime.safe_access import ARRAY_SCALARS
 
 _CREATE = """
-array asarray asanyarray ascontiguousarray asfortranarray copy zeros ones empty full zeros_like ones_like
-empty_like full_like arange linspace logspace geomspace eye identity diag diagflat tri tril triu vander meshgrid
-indices hanning hamming blackman bartlett kaiser tril_indices triu_indices diag_indices broadcast_shapes
+array asarray asanyarray ascontiguousarray asfortranarray copy zeros ones empty full zeros_like
+ones_like empty_like full_like arange linspace logspace geomspace eye identity diag diagflat tri
+tril triu vander meshgrid indices hanning hamming blackman bartlett kaiser tril_indices triu_indices
+diag_indices broadcast_shapes
 """
 _SHAPE = """
-reshape ravel transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis expand_dims squeeze broadcast_to
-concatenate concat stack vstack hstack dstack column_stack unstack split array_split hsplit vsplit dsplit tile
-repeat flip fliplr flipud roll rot90 pad append insert delete resize atleast_1d atleast_2d atleast_3d block
-trim_zeros ndim size shape
+reshape ravel transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis expand_dims squeeze
+broadcast_to concatenate concat stack vstack hstack dstack column_stack unstack split array_split
+hsplit vsplit dsplit tile repeat flip fliplr flipud roll rot90 pad append insert delete resize
+atleast_1d atleast_2d atleast_3d block trim_zeros ndim size shape
 """
 _REDUCE = """
-sum prod cumsum cumprod mean var std median average min max amin amax ptp argmin argmax any all count_nonzero
-percentile quantile diff ediff1d gradient trapezoid nansum nanprod nanmin nanmax nanmean nanstd nanvar nanmedian
-cov corrcoef histogram bincount
+sum prod cumsum cumprod mean var std median average min max amin amax ptp argmin argmax any all
+count_nonzero percentile quantile diff ediff1d gradient trapezoid nansum nanprod nanmin nanmax
+nanmean nanstd nanvar nanmedian cov corrcoef histogram bincount
 """
 _SEARCH = """
-sort argsort lexsort partition argpartition searchsorted unique where nonzero flatnonzero argwhere extract
-digitize isin intersect1d union1d setdiff1d take take_along_axis choose compress select clip unravel_index
-ravel_multi_index isclose allclose array_equal array_equiv isscalar isreal iscomplex isrealobj iscomplexobj
+sort argsort lexsort partition argpartition searchsorted unique where nonzero flatnonzero argwhere
+extract digitize isin intersect1d union1d setdiff1d take take_along_axis choose compress select clip
+unravel_index ravel_multi_index isclose allclose array_equal array_equiv isscalar isreal iscomplex
+isrealobj iscomplexobj
 """
 _ALGEBRA = """
-dot vdot inner outer tensordot einsum kron cross trace diagonal convolve correlate interp polyval poly roots
-round around fix real imag angle nan_to_num i0 sinc unwrap
+dot vdot inner outer tensordot einsum kron cross trace diagonal convolve correlate interp polyval
+poly roots round around fix real imag angle nan_to_num i0 sinc unwrap
 """
 _WRITE = "copyto put place putmask fill_diagonal put_along_axis"
 _MEMORY_AND_TYPES = """
 shares_memory may_share_memory result_type promote_types can_cast min_scalar_type issubdtype
 """
 _LINALG = """
-norm inv pinv solve lstsq det slogdet eig eigh eigvals eigvalsh qr svd cholesky matrix_rank matrix_power
-multi_dot cond
+norm inv pinv solve lstsq det slogdet eig eigh eigvals eigvalsh qr svd cholesky matrix_rank
+matrix_power multi_dot cond
 """
 _FFT = "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2 irfft2 fftfreq rfftfreq fftshift ifftshift"
 

@@ -297,7 +297,9 @@ def throw(value: Value) -> Thrown:
 
 
 def kinds_of(m: Machine, wanted: Value) -> list[type]:
-    """The classes that an except clause names: one, or a tuple of them, in which there are no tuples."""
+    """The classes that an except clause names: one, or a tuple of them, in which there are no
+    tuples.
+    """
     several = isinstance(wanted, Sequence) and wanted.cls is tuple
     found = []
     for item in containers.sequence_items(m, wanted) if several else [wanted]:  # type: ignore[arg-type]

@@ -89,5 +89,7 @@ def make_frame(
 
 
 def has_two_of_a_name(code: types.CodeType) -> bool:
-    """Whether a comprehension of this function has a variable named as one of the closure (3.12 and later)."""
+    """Whether a comprehension of this function has a variable named as one of the closure (3.12 and
+    later).
+    """
     return not set(code.co_cellvars).isdisjoint(code.co_freevars)

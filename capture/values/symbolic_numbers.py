@@ -251,7 +251,8 @@ def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
     return None if expr is None else number(m, expr)
 
 
-# Operators over symbolic numbers by symbol, registered by `data_model.symbolic_math`: they give None where they need plain numbers.
+# Operators over symbolic numbers by symbol, registered by `data_model.symbolic_math`: they give
+# None where they need plain numbers.
 REGISTERED: dict[str, Callable[[Machine, Any, Any], Any]] = {}
 
 

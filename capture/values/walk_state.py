@@ -77,7 +77,9 @@ class Journal:
 
 @dataclass(slots=True, eq=False)
 class Guards:
-    """Guard rows by what they are about, and the globals dicts in use: address -> where a guard finds it."""
+    """Guard rows by what they are about, and the globals dicts in use: address -> where a guard
+    finds it.
+    """
 
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     scopes: dict[int, Source] = field(default_factory=dict)

@@ -1,4 +1,6 @@
-"""A generator that is stepped by hand becomes a list; one that a for loop or sum() uses up is fine as it is."""
+"""A generator that is stepped by hand becomes a list; one that a for loop or sum() uses up is fine
+as it is.
+"""
 
 import torch
 

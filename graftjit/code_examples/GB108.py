@@ -1,4 +1,6 @@
-"""What is wrong with the arguments is found before the call. A raise that no call reaches costs nothing."""
+"""What is wrong with the arguments is found before the call. A raise that no call reaches costs
+nothing.
+"""
 
 import torch
 

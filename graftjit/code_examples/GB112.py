@@ -1,4 +1,6 @@
-"""The metaclass answers each look at an attribute by code of its own; the value is taken from it once, outside."""
+"""The metaclass answers each look at an attribute by code of its own; the value is taken from it
+once, outside.
+"""
 
 import torch
 

@@ -1,4 +1,6 @@
-"""The number is drawn outside and passed in; where it has to vary within the part, torch's own generator stays in the graph."""
+"""The number is drawn outside and passed in; where it has to vary within the part, torch's own
+generator stays in the graph.
+"""
 
 import random
 

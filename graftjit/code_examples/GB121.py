@@ -1,4 +1,6 @@
-"""A name in place of an address: what id() gives is another number in each process, so it is never a constant."""
+"""A name in place of an address: what id() gives is another number in each process, so it is never
+a constant.
+"""
 
 import torch
 

@@ -1,4 +1,6 @@
-"""The array becomes a tensor before the call (torch.from_numpy shares its memory), and the operator is torch's."""
+"""The array becomes a tensor before the call (torch.from_numpy shares its memory), and the operator
+is torch's.
+"""
 
 import numpy as np
 import torch

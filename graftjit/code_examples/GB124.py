@@ -1,4 +1,6 @@
-"""A generator of one's own is used outside. Without one, torch.rand stays in the graph and draws from torch's."""
+"""A generator of one's own is used outside. Without one, torch.rand stays in the graph and draws
+from torch's.
+"""
 
 import torch
 

@@ -1,4 +1,6 @@
-"""An iterator that stands beyond the end of its list cannot be made again: it is drawn from before the list shrinks."""
+"""An iterator that stands beyond the end of its list cannot be made again: it is drawn from before
+the list shrinks.
+"""
 
 import torch
 

@@ -1,4 +1,6 @@
-"""Call of what the program has disabled for compilers: it runs in plain Python. The decorator is left out where it is not needed."""
+"""Call of what the program has disabled for compilers: it runs in plain Python. The decorator is
+left out where it is not needed.
+"""
 
 import torch
 

@@ -1,4 +1,6 @@
-"""Batches are padded to one size. (A size that keeps changing is compiled once more, and then for all sizes.)"""
+"""Batches are padded to one size. (A size that keeps changing is compiled once more, and then for
+all sizes.)
+"""
 
 import torch
 

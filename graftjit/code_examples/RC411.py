@@ -1,4 +1,6 @@
-"""Each side is a function of its own; with sizes of both sides, both are compiled once, and that is all."""
+"""Each side is a function of its own; with sizes of both sides, both are compiled once, and that is
+all.
+"""
 
 import torch
 
