@@ -1,6 +1,6 @@
 """Examples for codes, and the page docs/codes.md.
 
-In: `runtime.codes`, and the folder code_examples with one file per code. A file is a program in
+In: `runtime.codes`, and code_examples: one file per code, in a folder per ten. A file is a program in
 three parts: imports, a program that gives the code (after the comment `# before`), and one that
 does not (after `# after`). tests/faces/test_code_examples.py runs each part. `python -m graftjit
 codes` uses this module.
@@ -35,7 +35,7 @@ class Example:
 def example(code: str) -> Example | None:
     """The example of a code, or None."""
     try:
-        text = (FOLDER / f"{code}.py").read_text(encoding="utf-8")
+        text = (FOLDER / code[:4] / f"{code}.py").read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     head, _, rest = text.partition(f"\n{_BEFORE}\n")

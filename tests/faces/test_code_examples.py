@@ -16,7 +16,7 @@ from graftjit.cli import code_docs
 from graftjit.runtime.codes import CODES
 from graftjit.runtime.process.session import SESSION
 
-FILES = sorted(code_docs.FOLDER.glob("*.py"))
+FILES = sorted(code_docs.FOLDER.glob("*/*.py"))
 WITH_EXAMPLES = ("GB", "RC")
 # Codes of which the cured program may still compile again for another reason, and why.
 MAY_RECOMPILE: dict[str, str] = {}
