@@ -1,7 +1,7 @@
 """Examples for codes, and the page docs/codes.md.
 
-In: `runtime.codes`, and code_examples: one file per code, in a folder per ten. A file is a program in
-three parts: imports, a program that gives the code (after the comment `# before`), and one that
+In: `runtime.codes`, and code_examples: one file per code, in a folder per ten. A file is a program
+in three parts: imports, a program that gives the code (after the comment `# before`), and one that
 does not (after `# after`). tests/faces/test_code_examples.py runs each part. `python -m graftjit
 codes` uses this module.
 """
