@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 620
+MOST_IN_A_FOLDER = 24
+LARGEST_CIRCLE = 4
+COLUMNS, OVER_COLUMNS = 100, 60  # so many lines may be longer: those with a pragma, and macros
 # Files that are longer, and how long they may be: each waits for the idea by which to part it.
 LONGER = {"ir/symbolic/expr.py": 680}
 
@@ -42,6 +47,85 @@ def test_functions_and_files_are_short(name: str) -> None:
 
 def test_what_is_allowed_to_be_longer_is_there() -> None:
     assert set(LONGER) <= set(FILES)
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    folders = Counter(str(Path(name).parent) for name in FILES)
+    assert {folder: n for folder, n in folders.items() if n > MOST_IN_A_FOLDER} == {}
+
+
+def test_lines_are_short() -> None:
+    sources = [
+        path
+        for room in ROOMS
+        for kind in ("*.py", "*.cpp", "*.h")
+        for path in (ROOT / room).rglob(kind)
+    ]
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > COLUMNS
+    ]
+    assert len(long) <= OVER_COLUMNS, long
+
+
+def _imported(name: str) -> set[str]:
+    """The files of the same top-level folder that a file imports, in functions too, but not for type checkers."""
+    path, room = ROOT / name, name.split("/")[0]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    free = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in free:
+            continue
+        package = ".".join(("root", *Path(name).parent.parts))
+        try:
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+        except ImportError:  # above the folder: another one
+            continue
+        for alias in node.names:
+            for dotted in (f"{base}.{alias.name}", base):
+                file = "/".join(dotted.split(".")[1:]) + ".py"
+                if file in KNOWN and file.split("/")[0] == room:
+                    found.add(file)
+                    break
+    return found - {name}
+
+
+KNOWN = frozenset(FILES)
+
+
+def _circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """Files that import each other in a circle: what reaches each other."""
+    reached = {}
+    for name in edges:
+        seen: set[str] = set()
+        pending = list(edges[name])
+        while pending:
+            other = pending.pop()
+            if other not in seen:
+                seen.add(other)
+                pending += edges[other]
+        reached[name] = seen
+    circles = {
+        frozenset(other for other in reached[name] if name in reached[other])
+        for name in edges
+        if name in reached[name]
+    }
+    return [set(circle) for circle in circles]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_circles_of_imports_are_small(room: str) -> None:
+    edges = {name: _imported(name) for name in FILES if name.startswith(room + "/")}
+    assert any(edges.values())
+    assert [circle for circle in _circles(edges) if len(circle) > LARGEST_CIRCLE] == []
 
 
 def test_no_text_has_the_marks_of_a_merge() -> None:

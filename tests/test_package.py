@@ -62,7 +62,11 @@ def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path
                 assert f"{package}/{path.as_posix()}" in names
     for path in (ROOT / ASSETS).iterdir():
         assert f"graftjit/{ASSETS}/{path.name}" in names
-    assert {"graftjit/py.typed", "graftjit_pytest.py", "graftjit/code_examples/GB10/GB101.py"} <= names
+    assert {
+        "graftjit/py.typed",
+        "graftjit_pytest.py",
+        "graftjit/code_examples/GB10/GB101.py",
+    } <= names
     (entries,) = [name for name in names if name.endswith("dist-info/entry_points.txt")]
     assert b"[pytest11]" in zipfile.ZipFile(archives[1]).read(entries)
     assert [n for n in names if n.startswith("graftjit/runtime/_native") and n.endswith(".so")]

@@ -222,8 +222,8 @@ def each(m: Machine, value: Value) -> Steps:
 
 
 def hint(m: Machine, value: Value) -> None:
-    """What a list asks an object for before it takes the first item (PyObject_LengthHint): that it is asked can be
-    seen, its answer cannot."""
+    """What a list asks an object for before it takes the first item (PyObject_LengthHint): that it
+    is asked can be seen, its answer cannot."""
     names: tuple[str, ...] = ("__len__", "__length_hint__")
     if isinstance(value, Iterator) and value.kind in _ASKS_LENGTH and not value.over:
         names = ("__len__",)

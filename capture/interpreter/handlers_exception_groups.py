@@ -1,7 +1,8 @@
 """The instructions of `except*`.
 
-In: an exception group, the classes that a clause names, and what the clauses raised. Out: the part that a clause handles, the
-rest, and what is raised at the end (`_PyExc_PrepReraiseStar` in Objects/exceptions.c).
+In: an exception group, the classes that a clause names, and what the clauses raised. Out: the part
+that a clause handles, the rest, and what is raised at the end (`_PyExc_PrepReraiseStar` in
+Objects/exceptions.c).
 """
 
 from __future__ import annotations

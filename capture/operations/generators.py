@@ -153,13 +153,14 @@ GENERATOR_METHODS: dict[str, _Model] = {
 
 
 def closing_is_seen(decoded: Decoded) -> bool:
-    """Whether a try or with of the generator runs code when it is dropped half way: replacement code may hold
-    it a little longer than the program does."""
+    """Whether a try or with of the generator runs code when it is dropped half way: replacement
+    code may hold it a little longer than the program does."""
     return any(i.op == "YIELD_VALUE" and is_guarded(decoded, i) for i in decoded.instrs)
 
 
 def is_guarded(decoded: Decoded, i: Instr) -> bool:
-    """Whether a handler of the user's own covers the yield: closing the generator there would run it.
+    """Whether a handler of the user's own covers the yield: closing the generator there would run
+    it.
 
     From 3.12 on, a handler of the compiler's covers the whole body; it is entered with an empty
     stack and only turns a StopIteration into a RuntimeError.

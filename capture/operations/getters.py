@@ -1,6 +1,7 @@
 """Getters: `operator.itemgetter`, `attrgetter` and `methodcaller`, made in the frame or before it.
 
-In: a call of one of these classes, or of a getter. Out: a Getter, or what it gets. A getter is known by what it gets.
+In: a call of one of these classes, or of a getter. Out: a Getter, or what it gets. A getter is
+known by what it gets.
 """
 
 from __future__ import annotations

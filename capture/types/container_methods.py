@@ -267,8 +267,8 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
 
 
 def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | None:
-    """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item when it is asked for. None if
-    it is no mapping."""
+    """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item
+    when it is asked for. None if it is no mapping."""
     from . import container_subclasses
 
     # The C code of a merge reads a dict's entries directly, unless it overrides iteration, as

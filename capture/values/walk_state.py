@@ -1,7 +1,7 @@
 """What a walk knows and has done so far, in four parts that the machine holds and drops as a whole.
 
-`Heap`: the objects that values stand for, and their changes. `Journal`: effects in order, and references that ended.
-`Guards`: rows. `Handling`: exceptions whose handlers are being walked.
+`Heap`: the objects that values stand for, and their changes. `Journal`: effects in order, and
+references that ended. `Guards`: rows. `Handling`: exceptions whose handlers are being walked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The plan: what runs, in which order, with which kernels, within the memory that eager needs.
 
-`plan(graph)` runs the stages (`stages.STAGES`) and chooses the first way of fusion, order of steps and
-workspace that need no more memory than eager does. `program_writer.spec` turns the plan into a program.
+`plan(graph)` runs the stages (`stages.STAGES`) and chooses the first way of fusion, order of steps
+and workspace that need no more memory than eager does. `program_writer.spec` turns the plan into a
+program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The writer of programs: a plan's steps become the steps of a `ProgramSpec`.
 
-It assigns slots, allocates tensors and the workspace, and adds views and frees. A tensor that only kernels access is in
-the workspace, whose memory is reused when it is dead. Tensors that ATen or the caller sees have eager's strides.
+It assigns slots, allocates tensors and the workspace, and adds views and frees. A tensor that only
+kernels access is in the workspace, whose memory is reused when it is dead. Tensors that ATen or the
+caller sees have eager's strides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stages of a plan: from a graph to units, kernels and their order. `STAGES` is the whole list.
 
-Each stage is a function that reads and extends a `Draft`. `drafted` runs them, times them, and logs the
-times with the passes. `schedule.plan` chooses between drafts by the memory that they need.
+Each stage is a function that reads and extends a `Draft`. `drafted` runs them, times them, and logs
+the times with the passes. `schedule.plan` chooses between drafts by the memory that they need.
 """
 
 from __future__ import annotations

@@ -23,31 +23,31 @@ from ..graph.opdef import add_rows, rule
 from .meta_kernels import result_dtype
 
 UNARY = """
-    abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad digamma erf erfc erfinv exp exp2
-    expm1 floor frac i0 isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not logit
-    mish nan_to_num neg rad2deg reciprocal relu round round.decimals rsqrt sgn sigmoid sign signbit
-    silu sin sinc sinh special_bessel_j0 special_bessel_j1 special_entr special_erfcx special_i0e special_i1
-    special_i1e special_log_ndtr special_ndtri sqrt tan tanh trunc
-    celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu softplus softshrink threshold
+    abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad digamma erf erfc
+    erfinv exp exp2 expm1 floor frac i0 isinf isnan isneginf isposinf lgamma log log10 log1p log2
+    logical_not logit mish nan_to_num neg rad2deg reciprocal relu round round.decimals rsqrt sgn
+    sigmoid sign signbit silu sin sinc sinh special_bessel_j0 special_bessel_j1 special_entr
+    special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri sqrt tan tanh
+    trunc celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu softplus softshrink
+    threshold
 """
 
 BINARY = """
-    add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar
-    div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar remainder.Tensor remainder.Scalar
-    remainder.Scalar_Tensor fmod.Tensor fmod.Scalar
+    add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Tensor rsub.Scalar mul.Tensor mul.Scalar
+    div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode floor_divide floor_divide.Scalar
+    remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar
     pow.Tensor_Tensor pow.Tensor_Scalar atan2 copysign.Tensor copysign.Scalar hypot nextafter
     maximum minimum fmax fmin heaviside xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other
-    special_xlog1py logaddexp logaddexp2 gcd lcm
-    eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar
-    ge.Tensor ge.Scalar logical_and logical_or logical_xor
-    bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_or.Tensor bitwise_or.Scalar
-    bitwise_or.Scalar_Tensor bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor
-    bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor
-    bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor
-    __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor __rshift__.Scalar
-    gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
-    hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward softplus_backward
-    mish_backward
+    special_xlog1py logaddexp logaddexp2 gcd lcm eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor
+    lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor ge.Scalar logical_and logical_or
+    logical_xor bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_or.Tensor
+    bitwise_or.Scalar bitwise_or.Scalar_Tensor bitwise_xor.Tensor bitwise_xor.Scalar
+    bitwise_xor.Scalar_Tensor bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar
+    bitwise_left_shift.Scalar_Tensor bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar
+    bitwise_right_shift.Scalar_Tensor __lshift__.Tensor __lshift__.Scalar __rshift__.Tensor
+    __rshift__.Scalar gelu_backward sigmoid_backward tanh_backward silu_backward threshold_backward
+    hardtanh_backward hardswish_backward hardsigmoid_backward elu_backward leaky_relu_backward
+    softplus_backward mish_backward
 """
 
 TERNARY = """
