@@ -191,7 +191,8 @@ def capture(
             told = [
                 (
                     "sizes and numbers",
-                    f"plain, for {needs.name}() takes no open one: {needs.reason.splitlines()[0]}",
+                    f"constant, because {needs.name}() takes no symbolic number:"
+                    f" {needs.reason.splitlines()[0]}",
                 )
             ]
             plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
@@ -207,7 +208,7 @@ def capture(
             return Capture("plain", rows, plain=record)
         finally:
             attempt.release()
-    return _plain(strict, "PL202", "capture began again too often")
+    return _plain(strict, "PL202", "capture restarted too often")
 
 
 def _plain(strict: Callable[[BreakRecord], None], code: str, reason: str) -> Capture:
@@ -304,7 +305,7 @@ class _Attempt:
         m, f = self.machine, self.root
         if f.decoded.is_generator:
             raise PlainFrame(
-                "PL201", "a frame that yields or awaits lives on between calls", m.where
+                "PL201", "a frame that yields or awaits stays alive between calls", m.where
             )
         if has_two_of_a_name(f.code):
             raise PlainFrame(
@@ -314,7 +315,7 @@ class _Attempt:
             )
         looks = frame_inspection.looks_at_itself(f.code, self.input.globals, self._held())
         if looks is not None:
-            raise PlainFrame("GB132", f"the frame looks at itself by {looks[0]}", looks[1])
+            raise PlainFrame("GB132", f"the frame inspects itself with {looks[0]}", looks[1])
 
     def _walk(self) -> Value | int:
         """The returned Value, or the index of the instruction to break at."""
@@ -326,7 +327,7 @@ class _Attempt:
         while f.result is None:
             instr = instrs[f.pc]
             if (ends.held or m.journal.unhooked) and (ended := ends.just_dropped(m, f)) is not None:
-                reason = f"the last that this frame holds of a {type(ended).__name__}"
+                reason = f"the frame drops its last reference to a {type(ended).__name__}"
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
             if instr.index in self.forced:
@@ -339,11 +340,11 @@ class _Attempt:
                 m.step(f, instr)
             except (RecursionError, MemoryError) as error:
                 # Capture recursed deeper, or allocated more at once, than the program will.
-                reason = f"{type(error).__name__} while this was followed"
+                reason = f"{type(error).__name__} during capture"
                 self.forced[instr.index] = Break("GB117", reason, m.where)
                 raise Restart from None
             except Unsure as error:
-                reason = f"a name beside keys whose equality is a matter of their class: {error}"
+                reason = f"a name in a dict with keys whose class defines equality: {error}"
                 self.forced[instr.index] = Break("GB137", reason, m.where)
                 raise Restart from None
             except Break as stop:
@@ -358,7 +359,7 @@ class _Attempt:
                     self.forced.setdefault(m.handling.raised_at[made], stop)
                     raise Restart from None
                 if m.modes and m.modes[0].index != instr.index:  # a mode is not entered again
-                    reason = f"a torch function mode around what breaks: {stop.reason}"
+                    reason = f"a torch function mode is active at a break: {stop.reason}"
                     self.forced[m.modes[0].index] = Break("GB110", reason, stop.where)
                     raise Restart from None
                 self.forced[instr.index] = stop
@@ -464,7 +465,7 @@ class _Attempt:
         looks = frame_inspection.called_that_looks(code, self.input.globals, self._held())
         if looks is not None or stop.looks:
             who = looks or "a function"
-            raise PlainFrame("GB132", f"{who} that is called here looks at this frame", stop.where)
+            raise PlainFrame("GB132", f"{who} that is called here inspects this frame", stop.where)
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
         reason = "a comprehension has a cell of its own" if f.swapped else can_break(code)
         if reason is not None:

@@ -142,7 +142,7 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
     try:
         done = _kept(graph, key, background)
     except Exception as error:
-        then = "Its graph is planned anew: what it gives is right."
+        then = "Its graph is planned again: its results are right."
         faults.tell(graph.name, error, then)
         done = None
     if done is not None:
@@ -176,8 +176,8 @@ def _told(graph: Graph, error: Exception) -> tuple[str, str]:
     reason = f"{type(error).__name__}: {error}".splitlines()[0]
     SESSION.warn_once(
         "WN606",
-        f"a graph runs operator by operator, for its kernels could not be made: {reason}."
-        " What it gives is right; it is slower than it could be."
+        f"a graph runs operator by operator, because its kernels could not be made: {reason}."
+        " Its results are right, but slower than they could be."
         " `python -m graftjit doctor` tries the compiler.",
     )
     return "FB306" if isinstance(error, BuildError) else "FB303", reason

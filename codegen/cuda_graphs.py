@@ -51,7 +51,7 @@ def graphed(compiled: Compiled, graph: Graph, inner: frozenset[int] = frozenset(
     if not here:
         return program
     if spec is None or compiled.mode != "fused":
-        _say("FB332", f"the program is to be exchanged ({compiled.mode})")
+        _say("FB332", f"another program will replace this one ({compiled.mode})")
         return program
     found = refusal(spec, devices) or _by_masks(graph) or _by_overlaps(graph)
     if found is not None:
@@ -97,15 +97,15 @@ def _of_operator(step: Aten) -> Refusal | None:
     if op is put_back:  # it is a copy
         return None
     if not isinstance(op, torch._ops.OpOverload) or op.namespace not in _NAMESPACES:
-        return "FB332", f"{op} may do anything"
+        return "FB332", f"the effects of {op} are not known"
     name = str(op.overloadpacket)
     if name in _WAITING or (name not in _PLACES and any(tag in op.tags for tag in _DATA)):
         return "FB332", f"{name} waits for the device"
     values = list(bound_values(op, step.args, step.kwargs))
     if any(isinstance(value, torch.Generator) for value in values):
-        return "FB332", f"{name} draws from a generator of the program's"
+        return "FB332", f"{name} draws from a random generator of the program"
     if any(isinstance(value, torch.device) and value.type != CUDA.kind for value in values):
-        return "FB330", f"{name} makes a tensor elsewhere"
+        return "FB330", f"{name} makes a tensor on another device"
     return None
 
 

@@ -362,8 +362,8 @@ def _without_gpu(reason: str) -> None:
     SESSION.emit(Fallback(code="FB319", reason=reason))
     SESSION.warn_once(
         "WN608",
-        f"no kernels are made for the GPU, what is there runs as ATen steps: {reason}."
-        " `python -m graftjit doctor` tells more.",
+        f"no kernels are made for the GPU, and work on it runs as ATen steps: {reason}."
+        " `python -m graftjit doctor` has the details.",
     )
 
 

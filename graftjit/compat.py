@@ -30,7 +30,7 @@ def ms_function(
     """
     for name, value in (("input_signature", input_signature), ("hash_args", hash_args)):
         if value is not None:
-            SESSION.warn_once("WN605", f"ms_function({name}=...) has no meaning here and no effect")
+            SESSION.warn_once("WN605", f"ms_function({name}=...) has no effect in graftjit")
     if fn is None:
         return lambda function: jit(function, config=jit_config)
     return jit(fn, config=jit_config)

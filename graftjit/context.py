@@ -112,7 +112,7 @@ def set_context(**settings: Any) -> None:
         _HOLDER.current = context
         _HOLDER.without_effect.update(without_effect)
     for name in without_effect:
-        SESSION.warn_once("WN605", f"set_context({name}=...) has no meaning here and no effect")
+        SESSION.warn_once("WN605", f"set_context({name}=...) has no effect in graftjit")
 
 
 def get_context(name: str) -> Any:

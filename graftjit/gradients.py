@@ -61,7 +61,7 @@ def _check_position(position: Any) -> None:
             f" {type(position).__name__}"
         )
     if position < 0:
-        raise ValueError(f"grad_position counts from 0, and {position} is below")
+        raise ValueError(f"grad_position counts from 0: {position} is negative")
 
 
 def _positions(grad_position: Any) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ def _positions(grad_position: Any) -> tuple[int, ...]:
         return ()
     positions = grad_position if isinstance(grad_position, (tuple, list)) else (grad_position,)
     if not positions:
-        raise ValueError("grad_position is empty: None stands for no argument")
+        raise ValueError("grad_position is empty: use None for no argument")
     for position in positions:
         _check_position(position)
     return tuple(positions)
@@ -141,7 +141,7 @@ def _with_sens(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     if "sens" in kwargs:
         return args, {key: kwargs[key] for key in kwargs if key != "sens"}, kwargs["sens"]
     if not args:
-        raise TypeError("sens_param=True: the last argument is the gradient of the results")
+        raise TypeError("sens_param=True: pass the gradient of the results as the last argument")
     return args[:-1], kwargs, args[-1]
 
 
@@ -179,7 +179,9 @@ def value_and_grad(
     def both(*args: Any, **kwargs: Any) -> Any:
         for position in positions:
             if position >= len(args):
-                raise IndexError(f"grad_position {position} of {len(args)} positional arguments")
+                raise IndexError(
+                    f"grad_position {position} is out of range: {len(args)} positional arguments"
+                )
         listed = _weights_of(fn, weights) if weights is not None else []
         result, of_inputs, of_weights = differentiate(
             fn, args, kwargs, positions, listed, None, has_aux
@@ -220,7 +222,9 @@ def get_grad(gradients: Any, identifier: Any) -> torch.Tensor:
     """The gradient of one position or weight in a result of `return_ids=True`. Raises TypeError if
     the identifier is neither, ValueError if the result does not contain it."""
     if isinstance(identifier, bool) or not isinstance(identifier, (int, torch.Tensor)):
-        raise TypeError(f"identifier is a position or a weight, not a {type(identifier).__name__}")
+        raise TypeError(
+            f"identifier must be a position or a weight, not a {type(identifier).__name__}"
+        )
     found = _found(gradients, identifier)
     if found is None:
         raise ValueError("there is no gradient of that position or weight")

@@ -267,8 +267,8 @@ def _unit_of(target: Any) -> Any:
     if isinstance(call, JitFunction):
         return call
     raise UserError(
-        "this has not been compiled by graftjit",
-        expected="what jit or compile returned",
+        "this object was not compiled by graftjit",
+        expected="a callable that jit or compile returned",
         found=describe(target),
         todo="use graftjit.explain(fn, *args) to try it",
     )

@@ -141,7 +141,7 @@ def flatten(input: Any, order: str = "C", *, start_dim: int = 1, end_dim: int = 
     if order == "F":
         input = torch.permute(input, (0, *range(input.dim() - 1, 0, -1)))
     elif order != "C":
-        raise ValueError(f"order is 'C' or 'F', not {order!r}")
+        raise ValueError(f"order must be 'C' or 'F', not {order!r}")
     return torch.flatten(input, start_dim, end_dim)
 
 

@@ -106,11 +106,13 @@ def _native() -> Iterator[Check]:
     yield Check("native part", "ok", Path(native.__file__ or "?").name)
     routes = getattr(native, "tensor_routes", None)
     if routes is None:
-        yield Check("tensor routes", "mend", "the native part lacks them", "rebuild the extension")
+        yield Check(
+            "tensor routes", "mend", "the native part does not have them", "rebuild the extension"
+        )
         return
     for name, route in dict(routes()).items():
         slow = any(word in str(route).lower() for word in ("fallback", "python", "missing", "none"))
-        todo = "slower than it could be: please report it with your torch version" if slow else ""
+        todo = "slower than necessary: please report it with your torch version" if slow else ""
         yield Check(f"route: {name}", "note" if slow else "ok", str(route), todo)
 
 
@@ -130,8 +132,8 @@ def _compiler() -> Iterator[Check]:
         yield Check(
             "compiler",
             "mend",
-            "none of CXX, " + ", ".join(hardware.COMPILER_NAMES) + " found; programs"
-            " run as ATen steps",
+            "none of CXX, " + ", ".join(hardware.COMPILER_NAMES) + " was found;"
+            " programs run as ATen steps",
             "install g++ (apt install g++) or clang++, or set CXX",
         )
         return
@@ -170,11 +172,13 @@ def _compiler() -> Iterator[Check]:
         result = ctypes.CDLL(str(target)).probe(10)
     if result == 45:
         yield Check(
-            "test kernel", "ok", f"built with OpenMP in {seconds * 1e3:.0f} ms, loaded, right"
+            "test kernel",
+            "ok",
+            f"built with OpenMP in {seconds * 1e3:.0f} ms, loaded, result right",
         )
     else:
         yield Check(
-            "test kernel", "mend", f"computed {result} in place of 45", "try another compiler"
+            "test kernel", "mend", f"computed {result} instead of 45", "try another compiler"
         )
 
 
@@ -190,7 +194,7 @@ def _processor() -> Iterator[Check]:
             "OpenMP",
             "note",
             f"{threads}; two runtimes are loaded: {', '.join(runtimes)}",
-            "two thread pools compete: import torch before packages that bring their own",
+            "two thread pools compete: import torch before packages that load another OpenMP runtime",
         )
     elif runtimes:
         yield Check("OpenMP", "ok", f"{threads}, {runtimes[0]}")
@@ -226,7 +230,7 @@ def _gpu() -> Iterator[Check]:
 def _store() -> Iterator[Check]:
     stats = SESSION.store.stats()
     found = (
-        f"{stats.folder}: {stats.files} libraries of kernels, {stats.cubins} kernels of GPUs,"
+        f"{stats.folder}: {stats.files} kernel libraries, {stats.cubins} GPU kernels,"
         f" {stats.bytes / 2**20:.1f} MiB of at most {stats.limit / 2**20:.0f} MiB"
     )
     if stats.writable:
@@ -288,7 +292,7 @@ def doctor(more: Sequence[Callable[[], Iterator[Check]]] = ()) -> list[Check]:
     return checks
 
 
-_MARKS = {"ok": "ok  ", "note": "note", "mend": "MEND"}
+_MARKS = {"ok": "ok  ", "note": "note", "mend": "FIX "}
 
 
 def render(checks: list[Check], width: int = 100) -> str:
@@ -304,7 +308,7 @@ def render(checks: list[Check], width: int = 100) -> str:
                 f"-> {check.todo}", width, initial_indent=rest, subsequent_indent=rest + "   "
             )
     bad = sum(check.state == "mend" for check in checks)
-    lines += ["", f"{bad} to mend" if bad else "all is well"]
+    lines += ["", f"{bad} to fix" if bad else "all is well"]
     return "\n".join(lines)
 
 

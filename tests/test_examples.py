@@ -28,10 +28,10 @@ PROBLEMS = {
     "transformers_model": [("GB104", "mask.sum(dim=1).tolist()", "masks, indexing and reductions")],
     "training_step": [
         ("GB104", "loss.item()", "keep loss.detach()"),
-        ("GB114", "loss.backward()", "mend the breaks before this line"),
+        ("GB114", "loss.backward()", "fix the breaks before this line"),
     ],
     "shape_storm": [
-        ("RC405", "length not in self.masks", "compute what it holds anew"),
+        ("RC405", "length not in self.masks", "compute its values again"),
         ("RC411", "length not in self.masks", "looked up or compared as a number"),
     ],
     "changing_attribute": [("RC405", "torch.stack(self.seen)", "keep a sum and a count")],
@@ -121,10 +121,10 @@ def head(report) -> str:
 
 def without_figures(text: str) -> list[str]:
     """Times and counts are of a machine and a version of torch; what is measured decides the order."""
-    text = re.sub(r", [\d.<]+ \w+ (a call( \([^)]*\))?|so far)", "", " ".join(text.split()))
+    text = re.sub(r", [\d.<]+ \w+ (per call( \([^)]*\))?|so far)", "", " ".join(text.split()))
     text = re.sub(r"; a call.*? compiled code", "", text)
     text = re.sub(
-        r"(, checked in|,)? [\d.]+ [mun]?s\b( of it for values)?", "", text
+        r"(, checked in|,)? [\d.]+ [mun]?s\b( of it for tensor values)?", "", text
     )  # measured in this run, or not yet
     return sorted(
         re.sub(r"(?<![\w.])[\d.]+(?!\w)", "N", part) for part in re.split(r" \d+\. ", text)

@@ -60,7 +60,7 @@ SAMPLED = tuple(
         (
             r"; a\s+call (?:of \S+ )?takes TIME(?:, SHARE of it in compiled\s+code)?",
             r",\s+checked in TIME",
-            r",\s+TIME a\s+call\s+\(SHARE(?: compiled)?\)",
+            r",\s+TIME per\s+call\s+\(SHARE(?: compiled)?\)",
             r"(?<=guards)\s+\(TIME\)",
         ),
     )

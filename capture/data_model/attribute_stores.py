@@ -150,7 +150,7 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
             _by_descriptor(m, value, name, item, found)
             return
         if not _is_own_slot(value, found):
-            raise Break("GB115", f"{name!r} of a {real_class(value)} is set, a member of C's")
+            raise Break("GB115", f"{name!r} of a {real_class(value)} is set, a member in C")
     elif not _DICT_OFFSET(real_class(value)):
         raise _no_place(value, name, found is MISSING, deleted=item is None)
     if item is None and is_kind(found, types.MemberDescriptorType):
@@ -256,7 +256,7 @@ def _cached_property(
 ) -> Value:
     """The first look-up: the function's result, which the instance's dict keeps from here on."""
     if raw.attrname is None or not getattr(real_class(value), "__dictoffset__", 0):
-        raise Break("GB112", f"cached_property {name!r} without a place to keep it")
+        raise Break("GB112", f"cached_property {name!r} of an object without a __dict__")
     m.guard("is", source, raw)
     found = m.call(m.wrap(raw.func, Source("const", None, raw.func)), [value], {})
     plain_store(m, value, raw.attrname, found, raw=True)

@@ -308,7 +308,7 @@ def _slot(m: Machine, value: Obj | Instance, name: str, raw: Any) -> Value:
     if isinstance(value, Instance):
         return _empty(value, name)
     if value.source is None:
-        raise Break("GB112", f"slot {name!r} of an object without a place")
+        raise Break("GB112", f"slot {name!r} of an object without a source")
     try:
         found = raw.__get__(value.value)
     except TypeError as error:  # a member of another class
@@ -403,7 +403,10 @@ def object_attr(m: Machine, value: Any, name: str) -> Value:
                 if not no_attribute(error) or mro_lookup(cls, "__getattr__") is MISSING:
                     raise
             return _missing(m, value, name, cls)
-        raise Break("GB112", f"attribute {name!r} of {cls.__name__}, which looks up its own way")
+        raise Break(
+            "GB112",
+            f"attribute {name!r} of {cls.__name__}, which looks attributes up by its own code",
+        )
     return generic_attr(m, value, name, cls)
 
 
@@ -431,7 +434,7 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
         found = in_instance_dict(own, name)
         if value.source is None:
             if found is not MISSING:
-                raise Break("GB112", f"attribute {name!r} of an object without a place")
+                raise Break("GB112", f"attribute {name!r} of an object without a source")
         elif found is not MISSING:
             return m.wrap(found, Source("attr", value.source, name))
         else:

@@ -81,7 +81,7 @@ def keywords_of(m: Machine, fn: Partial) -> Kwargs:
     named: Kwargs = {}
     for key, item in containers.dict_items(m, fn.held[1]):
         if not isinstance(key, Const) or type(key.value) is not str:
-            raise Break("GB121", "a partial with a keyword that is no text")
+            raise Break("GB121", "a partial with a keyword that is not a string")
         named[key.value] = item
     return named
 

@@ -202,4 +202,4 @@ def refuse_half_way(value: Iterator) -> None:
     if value.kind in ("sequence", "reversed list") and not value.over:
         of, index = value.parts
         if index > len(of.items) - (value.kind == "reversed list"):
-            raise Break("GB125", "an iterator that stands beyond the end of its list")
+            raise Break("GB125", "an iterator that is past the end of its list")

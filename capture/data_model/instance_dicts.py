@@ -58,7 +58,7 @@ class _Items(MutableMapping[Any, Pair]):
     def __setitem__(self, frozen: Any, pair: Pair) -> None:
         name = frozen[1] if frozen[0] == "const" else None
         if type(name) is not str:
-            raise Break("GB115", "a key of __dict__ that is no string")
+            raise Break("GB115", "a key of __dict__ that is not a string")
         raw = self._raw(name)
         if raw is not attributes.MISSING and attributes.is_data(self.m, raw):
             raise Break("GB115", f"__dict__[{name!r}] beside a descriptor of that name")

@@ -133,7 +133,7 @@ def _refuse_copies(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         source = source.parts[0]
     branch = isinstance(source, Iterator) and source.kind == "generator"
     if branch and source.parts[0].code is _branch.__code__:  # type: ignore[attr-defined]
-        raise Break("GB120", "tee() of what tee() gave")
+        raise Break("GB120", "tee() of a result of tee()")
     if isinstance(source, (Obj, Instance)) and attributes.has_attr(m, source, "__copy__"):
         raise Break("GB120", "tee() of an iterator that copies itself")
     return NONE
@@ -201,7 +201,7 @@ def _of_a_list(m: Machine, name: str, args: Args, kwargs: Kwargs) -> None:
     of = args[0]
     if name.startswith("heap"):
         if not isinstance(of, Sequence) or of.cls is not list:
-            raise Break("GB121", f"{name}() of what may be no list")
+            raise Break("GB121", f"{name}() of a value that may not be a list")
         if name == "heapreplace" and not of.items:
             raise Break("GB108", "heapreplace() of an empty list")
         return

@@ -153,7 +153,7 @@ class Emitter:
             self._remember(value)
             return
         if value in self.building:
-            raise Break("GB125", "a value that holds itself")
+            raise Break("GB125", "a value that contains itself")
         self.building.add(value)
         builder = BUILDERS.get(type(value))
         if builder is None:

@@ -88,7 +88,7 @@ def _sequence(e: Emitter, value: Sequence) -> None:
 
 def _dict(e: Emitter, value: Dict) -> None:
     if any(item is UNREAD for _, item in value.items.values()):
-        raise Break("GB125", "a dict that was not read whole")
+        raise Break("GB125", "a dict that was read only in part")
     if value.cls is types.MappingProxyType:
         raise Break("GB125", "the parameters of a signature")
     if value.cls is OrderedDict:

@@ -41,7 +41,7 @@ from . import handlers_containers
 from .machine import LIBRARY, Machine, handles
 
 # -- stack and constants ---------------------------------------------------------------------------
-BROKEN_LOOP = "the steps left of a loop whose body breaks"
+BROKEN_LOOP = "the remaining steps of a loop whose body breaks"
 
 
 @handles("NOP")
@@ -522,7 +522,7 @@ def _match_keys(m: Machine, f: Frame, i: Instr) -> None:
     keys, subject = f.peek(1), container_subclasses.as_container(m, f.peek(2), ("get",))
     wanted = iteration.drain(m, keys)
     if len({wrap.freeze(containers.read_key(m, key)) for key in wanted}) < len(wanted):
-        raise Break("GB101", "a pattern of a mapping that asks for a key twice")
+        raise Break("GB101", "a mapping pattern that has a key twice")
     f.push(_looked_up(m, subject, wanted) or Const(None))
 
 

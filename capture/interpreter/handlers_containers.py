@@ -88,7 +88,7 @@ def _fill(m: Machine, f: Frame, depth: int, step: Any, items: list[Value]) -> bo
 
 
 def _half_full() -> Value:
-    raise Break("GB122", "what was filled across a break is read")
+    raise Break("GB122", "a container that was filled across a break is read")
 
 
 def _target(f: Frame, depth: int, kind: type) -> Any:

@@ -60,7 +60,7 @@ def _raise(m: Machine, f: Frame, i: Instr) -> None:
             message = "No active exception to reraise"
             raise Thrown(RuntimeError, (message,), f"RuntimeError: {message}")
         if not m.handling.stack or not is_exception(m.handling.stack[-1]):
-            raise Break("GB108", "a raise of what is being handled")
+            raise Break("GB108", "a raise of the exception being handled")
         raise throw(m.handling.stack[-1])
     value = f.pop()
     if isinstance(value, Obj) and isinstance(value.value, type):
@@ -85,7 +85,7 @@ def _raise(m: Machine, f: Frame, i: Instr) -> None:
 def _reraise(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if not is_exception(value):
-        raise Break("GB108", "an exception goes on")
+        raise Break("GB108", "an exception propagates")
     if value not in m.handling.raised_at:  # made by an except*
         put_together(m, value)
     raise throw(value)

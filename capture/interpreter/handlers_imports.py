@@ -30,7 +30,7 @@ def _import_name(m: Machine, f: Frame, i: Instr) -> None:
     wanted = containers.as_constant(m, names)
     hook = m.builtin(f.scope, "__import__")
     if not isinstance(hook, Obj) or hook.value is not _IMPORT:
-        raise Break("GB111", f"import of {i.arg}, by an __import__ of the program's own")
+        raise Break("GB111", f"import of {i.arg}, by the program's own __import__")
     name = _absolute(m, f, i.arg, containers.as_constant(m, level))
     module = _loaded(m, name)
     if wanted is None:
@@ -38,7 +38,7 @@ def _import_name(m: Machine, f: Frame, i: Instr) -> None:
         return
     held = vars(module.value)
     if wanted and "__path__" not in held and _answers(module.value):
-        raise Break("GB111", f"import from {name}, whose own code is asked for its __path__")
+        raise Break("GB111", f"import from {name}, whose own code computes its __path__")
     for part in wanted:
         if part == "*":
             raise Break("GB111", f"import of all names of {name}")
@@ -83,7 +83,7 @@ def _loaded(m: Machine, name: str) -> Any:
     spec = vars(module).get("__spec__")
     own = type(module).__getattribute__ is not types.ModuleType.__getattribute__
     if own or (spec is None and "__spec__" not in vars(module) and _answers(module)):
-        raise Break("GB111", f"import of {name}, whose own code answers for its attributes")
+        raise Break("GB111", f"import of {name}, whose own code computes its attributes")
     if getattr(spec, "_initializing", False):
         raise Break("GB111", f"import of {name}")
     return m.wrap(module, Source("item", Source("const", None, sys.modules), name))

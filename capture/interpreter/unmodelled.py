@@ -40,7 +40,7 @@ UNMODELLED: dict[str, tuple[str, str]] = {
         ),
         _ASYNC,
     ),
-    "CLEANUP_THROW": ("GB107", "an exception is thrown into a generator that stands in yield from"),
+    "CLEANUP_THROW": ("GB107", "an exception is thrown into a generator that is inside yield from"),
     "END_FOR": ("GB101", "the end of a loop that was entered in its middle"),
     "CALL_INTRINSIC_2": _GENERICS,
 }

@@ -142,7 +142,7 @@ def _map(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(filter)
 def _filter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(args[0], Const) and args[0].value is not None:
-        raise Break("GB121", "filter() by what cannot be called")
+        raise Break("GB121", "filter() with a function that cannot be called")
     return iteration.filter_iterator(m, args[0], args[1])
 
 
@@ -206,13 +206,13 @@ def _one_kind(value: Set) -> bool:
 def _iter(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
         if not m.truth(BUILTINS[callable](m, args[:1], {})):
-            raise Break("GB121", "iter() of what cannot be called")
+            raise Break("GB121", "iter() of a value that cannot be called")
         return iteration.called_iterator(m, *args)
     if isinstance(args[0], (Obj, Instance)):  # a user's iterator is the object itself
         made = attributes.call_special(m, args[0], "__iter__", [])
         if made is not None:
             if not isinstance(made, Iterator) and attributes.special(m, made, "__next__") is None:
-                raise Break("GB120", "__iter__ gives what is no iterator")
+                raise Break("GB120", "__iter__ returns a value that is not an iterator")
             return made
     return iteration.iterate(m, args[0])
 
@@ -241,7 +241,7 @@ def _next(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _sum(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     total = args[1] if len(args) > 1 else kwargs.get("start", Const(0))
     if symbolic_numbers.is_of(total, (str, bytes, bytearray)):
-        raise Break("GB121", "sum() of texts")
+        raise Break("GB121", "sum() of strings")
     iterator = iteration.iterate(m, args[0])
     items: list[Value] = []
     # The real sum() adds constants, since it compensates floats from 3.12 on.
@@ -380,7 +380,7 @@ BUILTINS[eval], BUILTINS[exec] = _runs_text("eval"), _runs_text("exec")
 def _partial(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     inner = args[0]
     if not m.truth(BUILTINS[callable](m, [inner], {})):
-        raise Break("GB121", "partial() of what cannot be called")
+        raise Break("GB121", "partial() of a value that cannot be called")
     if isinstance(inner, Partial) and inner.source is None:  # Python merges the two
         return Partial(inner.func, (*inner.args, *args[1:]), {**keywords_of(m, inner), **kwargs})
     if isinstance(inner, Partial):

@@ -139,7 +139,7 @@ def as_asked(result: Value, fn: Any, name: str) -> Value:
     kind, right = asked
     if isinstance(result, Const) and type(result.value) is kind and right(result.value):
         return result
-    raise Break("GB112", f"{name} of an object does not give what {fn.__name__}() asks for")
+    raise Break("GB112", f"{name} of an object does not return what {fn.__name__}() needs")
 
 
 def _is_plain_member(value: Any, writes: Any) -> bool:

@@ -89,7 +89,7 @@ def _repeat(m: Machine, object: Value, times: Value | None = None) -> Steps:
 def _count(m: Machine, start: Value = _ZERO, step: Value = _ONE) -> Steps:
     for one in (start, step):
         if isinstance(one, Const) and not isinstance(one.value, (int, float, complex)):
-            raise Break("GB121", "itertools.count() of what is no number")
+            raise Break("GB121", "itertools.count() of a value that is not a number")
     by_one = isinstance(step, Const) and is_kind(step.value, int) and step.value == 1
     if by_one and isinstance(start, Const) and is_kind(start.value, int):
         # C counts here: True and 1 start alike.
@@ -211,7 +211,7 @@ _ASKS_AGAIN = frozenset(
 
 
 def _nothing_more(kind: str) -> Steps:
-    raise Break("GB120", f"{kind} asked after its end")
+    raise Break("GB120", f"next() of {kind} after its end")
     yield
 
 

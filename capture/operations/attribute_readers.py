@@ -104,7 +104,9 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
     if cls.__flags__ & HEAP_TYPE:
         hold_class(m, value)
     if class_attribute(m, value, "__getattribute__") is not vars(type)["__getattribute__"]:
-        raise Break("GB112", f"attribute {name!r} of a class, which looks up its own way")
+        raise Break(
+            "GB112", f"attribute {name!r} of a class, which looks attributes up by its own code"
+        )
     raw_meta = class_attribute(m, value, name)
     if name == "__class__" or value.source is None:
         if name == "__class__":

@@ -89,7 +89,7 @@ def _throw_method(m: Machine, of: Iterator, args: list[Value]) -> Value:
     if not is_exception(value):
         value = m.call(value, [], {})
     if not is_exception(value):
-        raise Break("GB107", "throw() of something that is no exception made here")
+        raise Break("GB107", "throw() of an exception that was not made here")
     item = _throw_into(m, of.parts[0], throw(value))
     if item is None:
         raise _finished(m, of.parts[0])

@@ -151,7 +151,7 @@ def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> V
             except NotConstant:
                 raise Break("GB121", "a list times an object") from None
             if not isinstance(times, int) or max(len(left.items), 1) * abs(times) > 10**5:
-                raise Break("GB116", "a list times what is no small number")
+                raise Break("GB116", "a list times a value that is not a small number")
             items = containers.writable(m, left).items
             items *= times
         return left
@@ -231,7 +231,7 @@ def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, refle
     """The protocol of binary operators over users' classes."""
     left_cls, right_cls = attributes.real_class(left), attributes.real_class(right)
     if _c_may_take(symbol, left, right_cls) or _c_may_take(symbol, right, left_cls):
-        raise Break("GB121", f"operator {symbol} of an object and a builtin that may know it")
+        raise Break("GB121", f"operator {symbol} of an object and a builtin that may support it")
     tries = [(left, name, right), (right, reflected, left)]
     if left_cls is right_cls:
         # Both operands have one class: the method runs once.
@@ -546,7 +546,7 @@ def _concatenated(symbol: str) -> Model:
         for value in args:
             text = isinstance(value, Const) and is_kind(value.value, (str, bytes))
             if not text and not isinstance(value, Sequence):
-                raise Break("GB121", f"operator {symbol} of what may be no sequence")
+                raise Break("GB121", f"operator {symbol} of a value that may not be a sequence")
         return binary(m, symbol, *args)
 
     return model

@@ -83,7 +83,7 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _static(m: Machine, owner: Obj, name: str) -> Obj:
     found = attributes.load_attr(m, owner, name)
     if not isinstance(found, Obj) or type(found.value) is not types.FunctionType:
-        raise Break(_CODE, f"{owner.value.__name__}.{name} is no static method")
+        raise Break(_CODE, f"{owner.value.__name__}.{name} is not a static method")
     return found
 
 

@@ -55,7 +55,7 @@ def write(m: Machine, value: Tensor, item: Value | None) -> None:
     if isinstance(item, Tensor):
         _require_fit(value, item)
     elif not is_none(item):
-        raise Break(_CODE, "Tensor.grad is set to something that is no tensor")
+        raise Break(_CODE, "Tensor.grad is set to a value that is not a tensor")
     elif not m.root_tracer.n_nodes and "grad" not in m.heap.overlay.get(value, {}):
         m.journal.cleared.append(value)
     _put(m, value, item)
@@ -241,7 +241,7 @@ def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> li
         ghosts = leaves_of([root.ghost for root in roots], [one.ghost for one in until or ()])
     except RuntimeError:
         # torch itself makes the history of a view, when it is read.
-        raise Break(_CODE, "a backward through a view of what was written to") from None
+        raise Break(_CODE, "a backward through a view of a tensor that was written to") from None
     found = [m.heap.known.get(id(ghost)) for ghost in ghosts]
     if not all(isinstance(leaf, Tensor) for leaf in found):
         raise Break(_CODE, "a backward through a history from outside of the graph")
@@ -263,7 +263,7 @@ def _flag(m: Machine, given: dict[str, Value], name: str) -> bool:
     try:
         return bool(as_constant(m, given.get(name, NONE)))
     except NotConstant:
-        raise Break(_CODE, f"a backward with {name} that is no constant") from None
+        raise Break(_CODE, f"a backward with {name} that is not a constant") from None
 
 
 def _sequence(value: Value) -> Value:
@@ -272,10 +272,10 @@ def _sequence(value: Value) -> Value:
 
 def _tensors(m: Machine, value: Value, gaps: bool = False) -> list[Any]:
     if not isinstance(value, Sequence):
-        raise Break(_CODE, "a backward of something that is no tensor")
+        raise Break(_CODE, "a backward of a value that is not a tensor")
     items = [None if gaps and is_none(one) else one for one in sequence_items(m, value)]
     if not items or any(one is not None and not isinstance(one, Tensor) for one in items):
-        raise Break(_CODE, "a backward of something that is no tensor")
+        raise Break(_CODE, "a backward of a value that is not a tensor")
     return items
 
 

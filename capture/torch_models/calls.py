@@ -247,7 +247,7 @@ def record(
     if may_fail:
         _failing(m, name, start)
     if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
-        raise Break("GB118", f"{name}() tells of a state that no guard holds")
+        raise Break("GB118", f"{name}() returns a state that no guard checks")
     return from_result(m, result)
 
 

@@ -65,7 +65,7 @@ def _check_outside(m: Machine, wanted: list[Value]) -> None:
     if m.inner:
         raise Break("GB124", "gradients of weights inside of a transform")
     if m.tracer.differentiable_constants():
-        raise Break("GB114", "gradients of weights beside one that is no input of the graph")
+        raise Break("GB114", "gradients of weights of which one is not an input of the graph")
     for value in given:
         require_no_hooks(m, value, "a gradient of a tensor with hooks")
     for value in m.inputs:

@@ -154,7 +154,7 @@ for _name, (_way, _method) in _WAYS.items():
 # -- fused steps -----------------------------------------------------------------------------------
 def _fused(name: str) -> Any:
     def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        raise Break("GB115", f"{name}(), whose writes no tensor counts")
+        raise Break("GB115", f"{name}(), whose writes raise no version counter")
 
     return call
 

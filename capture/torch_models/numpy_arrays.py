@@ -123,7 +123,9 @@ def evaluate(m: Machine, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
         named = {name: plain(m, value) for name, value in kwargs.items()}
     except NotConstant:
         name = getattr(fn, "__name__", "a function")
-        raise Break("GB123", f"{name}() of what is no constant or array made here") from None
+        raise Break(
+            "GB123", f"{name}() of a value that is not a constant or an array made here"
+        ) from None
     m.activity += 1
     before = [shared.owner.tobytes() for shared in m.heap.shared]
     result = containers.compute(lambda: fn(*known, **named))

@@ -103,7 +103,7 @@ def _bases(m: Machine, cls: type) -> tuple[type, ...]:
     """cls.__mro__, guarded where it can change."""
     found = attributes.bases(m, cls)
     if attributes.of_class(m, cls, "__class__") is not object.__dict__["__class__"]:
-        raise Break("GB137", f"isinstance() of a {cls.__name__}, which names its own class")
+        raise Break("GB137", f"isinstance() of a {cls.__name__}, which defines __class__")
     return found
 
 
@@ -118,7 +118,7 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
     if check is vars(abc.ABCMeta)[hook]:
         return _asked_of_abc(m, cls, target)
     if not is_kind(check, types.FunctionType) or issubclass(meta, _OF_PROTOCOLS):
-        raise Break("GB137", f"isinstance() with {target.__name__}, which decides itself")
+        raise Break("GB137", f"isinstance() with {target.__name__}, which decides by its own code")
     place = Source("const", None, target)
     method = m.wrap(check, Source("class_attr", place, hook))
     return m.truth(m.call(method, [m.wrap(target, place), value], {}))

@@ -126,7 +126,7 @@ def _in_constant(m: Machine, value: Const, item: Value) -> bool:
         at = as_constant(m, item, ordered=False)
     except NotConstant:
         if isinstance(value.value, (str, bytes, frozenset)):
-            raise Break("GB121", "'in' of a constant and a value that is none") from None
+            raise Break("GB121", "'in' of a constant and a value that is not a constant") from None
         return any(m.same_or_equal(one, item) for one in each(m, value))
     result = fold(lambda: at in value.value)
     assert isinstance(result, Const)
@@ -142,7 +142,7 @@ NONE = Const(None)
 def _constant_int(m: Machine, value: Value) -> int:
     if isinstance(value, Const) and isinstance(value.value, int) and is_index(value.value):
         return value.value
-    raise Break("GB121", "an index that is not a constant, or fits no list")
+    raise Break("GB121", "an index that is not a constant, or is not one of a list")
 
 
 def _pop(m: Machine, value: Sequence, args: list[Value], kwargs: dict[str, Value]) -> Value:

@@ -170,7 +170,7 @@ def call(m: Machine, value: Instance, name: str, args: Args, kwargs: Kwargs) -> 
     if name not in METHODS or kwargs:
         raise Break("GB122", f"method {name!r} of a deque")
     if name in _BY_PLACE and args and not _is_place(args[0]):
-        raise Break("GB122", f"{name}() of a deque by what is no plain number")
+        raise Break("GB122", f"{name}() of a deque with an argument that is not a plain number")
     assert value.storage is not None
     if any(one is value for one in args):
         raise Break("GB122", "a deque and itself")

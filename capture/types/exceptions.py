@@ -154,7 +154,7 @@ def field(m: Machine, value: Instance, name: str) -> Value:
 def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
     """value.name = item for the state of BaseException; False for other names."""
     if name == "args" and not (isinstance(item, Sequence) and item.cls is tuple):
-        raise Break("GB112", "the arguments of an exception are set to what is no tuple")
+        raise Break("GB112", "the arguments of an exception are set to a value that is not a tuple")
     if name not in _STATE:
         return False
     if item is None:
@@ -166,7 +166,7 @@ def store(m: Machine, value: Instance, name: str, item: Value | None) -> bool:
     if name == "__suppress_context__" and not (
         isinstance(item, Const) and type(item.value) is bool
     ):
-        raise Break("GB112", f"{name} is set to what is no bool")
+        raise Break("GB112", f"{name} is set to a value that is not a bool")
     m.activity += 1
     m.heap.overlay[value][name] = item
     if name == "__cause__":
@@ -277,7 +277,7 @@ def c_method(m: Machine, value: Value, name: str, args: list[Value]) -> Value:
 
 def _add_note(m: Machine, value: Instance, note: Value) -> Value:
     if not (isinstance(note, Const) and isinstance(note.value, str)):
-        raise Break("GB112", "add_note() with something that is no constant text")
+        raise Break("GB112", "add_note() with a text that is not a constant")
     if attributes.class_attribute(m, value, "__notes__") is not attributes.MISSING:
         raise Break("GB112", "add_note() where the class has notes")
     notes = m.heap.overlay[value].get("__notes__")
@@ -305,7 +305,7 @@ def kinds_of(m: Machine, wanted: Value) -> list[type]:
     for item in containers.sequence_items(m, wanted) if several else [wanted]:  # type: ignore[arg-type]
         kind = item.value if isinstance(item, Obj) else None
         if not isinstance(kind, type) or not issubclass(kind, BaseException):
-            raise Break("GB108", "except with something that is no class of exceptions")
+            raise Break("GB108", "except with a value that is not a class of exceptions")
         found.append(kind)
     return found
 

@@ -35,7 +35,7 @@ class _Keyed:
 def _keyed(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> list[_Keyed]:
     key = kwargs.get("key", NONE)
     if isinstance(key, Const) and key.value is not None:
-        raise Break("GB121", "a sort by what cannot be called")
+        raise Break("GB121", "a sort with a key that cannot be called")
     if isinstance(key, Const):
         return [_Keyed(m, item, item) for item in items]
     return [_Keyed(m, item, m.call(key, [item], {})) for item in items]
@@ -44,7 +44,7 @@ def _keyed(m: Machine, items: Iterable[Value], kwargs: dict[str, Value]) -> list
 def _is_reversed(m: Machine, kwargs: dict[str, Value]) -> bool:
     given = kwargs.get("reverse", Const(False))
     if not isinstance(given, Const) or not isinstance(given.value, int):
-        raise Break("GB121", "a sort with a direction that is no whole number")
+        raise Break("GB121", "a sort with a direction that is not a whole number")
     return m.truth(given)
 
 

@@ -113,7 +113,8 @@ def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
     for symbol, name in m.facts.needed.items():
         if symbol not in graph.symbols and symbol in m.facts.symbols:
             what, source, dim = _place(m.facts, symbol)
-            found.append((row_name(source, what, dim), f"plain, for {name} takes no open one"))
+            why = f"constant, because {name} takes no symbolic number"
+            found.append((row_name(source, what, dim), why))
     return found
 
 

@@ -105,7 +105,9 @@ def wrap(m: Machine, value: Any, source: Source) -> Value:
     kind = type(value)
     meta = kind if issubclass(kind, type) else type(kind)
     if meta is not type and decides_for_itself(meta):
-        raise Break("GB112", f"a class whose metaclass {meta.__name__} has ways of its own")
+        raise Break(
+            "GB112", f"a class whose metaclass {meta.__name__} defines attribute access itself"
+        )
     if kind is int or kind is float:
         return hold(m, value, source)
     if kind in CONST_TYPES:
@@ -324,7 +326,7 @@ def _set(m: Machine, value: Any, source: Source) -> Value:
 
     def held() -> dict[Any, Value]:
         if not all(type(item) in CONST_TYPES for item in value):
-            raise Break("GB122", "what a set of objects holds")
+            raise Break("GB122", "the content of a set of objects")
         m.guard("set", source, frozenset(value))
         return {freeze(Const(item)): Const(item) for item in value}
 

@@ -140,8 +140,8 @@ def _run(command: Sequence[str], text: str, target: Path) -> subprocess.Complete
         out, err = running.communicate(text, timeout=translation_units.TIMEOUT)
     except subprocess.TimeoutExpired:
         raise BuildError(
-            f"the compiler was not done after {translation_units.TIMEOUT:.0f} seconds",
-            todo="run `python -m graftjit doctor`, or name another compiler by CXX",
+            f"the compiler did not finish within {translation_units.TIMEOUT:.0f} seconds",
+            todo="run `python -m graftjit doctor`, or set CXX to another compiler",
         ) from None
     finally:
         translation_units.end(running)

@@ -114,11 +114,11 @@ def compare(graph: Graph, kept: Plain, made: Plain) -> None:
         texts = [json.dumps(one.get(name), sort_keys=True) for one in (kept, made)]
         if texts[0] != texts[1]:
             raise CheckError(
-                f"the plan of the graph {graph.name} that was kept"
-                f" is not the one that is made now: {name}",
+                f"the kept plan of the graph {graph.name} differs"
+                f" from the plan that is made now: {name}",
                 expected=texts[1][:2000],
                 found=texts[0][:2000],
-                todo="please report it; `python -m graftjit cache clear` makes plans anew",
+                todo="please report it; `python -m graftjit cache clear` removes kept plans",
             )
 
 

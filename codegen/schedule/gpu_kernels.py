@@ -158,7 +158,7 @@ def write(made: plan.Plan, of: Any = None) -> tuple[plan.Plan, Written]:
         left = [one for one in made.kernels if one.device.type == "cuda"] if last else None
         refused = left if left is not None else [kernel for kernel, _reason in failed]
         made = plan.without(made, {node for kernel in refused for node in kernel.nodes})
-    raise BuildError("kernels of the GPU could not be written", found=made.graph.name)
+    raise BuildError("kernels for the GPU could not be generated", found=made.graph.name)
 
 
 def refuse(made: plan.Plan, written: Written, failed: Mapping[str, str]) -> plan.Plan:
@@ -186,7 +186,7 @@ def _attempt(made: plan.Plan, of: Any) -> tuple[Written, list[tuple[Kernel, str]
         try:
             found = on_device(kernel, gpu, fresh, made.hosts)
         except KeyError as error:
-            failed.append((kernel, f"there is no Triton text for {error}"))
+            failed.append((kernel, f"graftjit has no Triton code for {error}"))
         except BuildError as error:
             failed.append((kernel, _words(error)))
         else:

@@ -296,7 +296,7 @@ def _finished(file: Name, name: str, answer: Any, capability: int) -> Loaded:
         )
     if scratch:
         raise BuildError(
-            f"the kernel {name} needs scratch memory, which a launch does not give",
+            f"the kernel {name} needs scratch memory, which a launch does not provide",
             found=f"{scratch} bytes",
             todo="nothing: its operators run one by one by ATen; please report it",
         )

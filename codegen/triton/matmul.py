@@ -195,7 +195,7 @@ def _check(product: Product, nest: LoopNest) -> None:
         is_symbolic([one.inner, *((i.strides, i.offset) for i in loop_nest.indices(one))])
         for one in (*product.nests, nest)
     ):
-        raise BuildError("Triton products are made for sizes that are known", found=nest.name)
+        raise BuildError("Triton products are made for known sizes only", found=nest.name)
     if any(_dtype(one) not in FLOATS for one in (product.left, product.right)):
         raise BuildError("Triton products take float32, bfloat16 and float16", found=nest.name)
     if nest.has_reduction or nest.scatters or nest.may_fail or nest.outer or not all(sizes):

@@ -58,8 +58,8 @@ def kernels() -> Iterator[Check]:
         "test kernel, GPU",
         "ok",
         f"compiled for sm_{capability} in {(middle - start) * 1e3:.0f} ms"
-        " with the start of a process, in"
-        f" {(end - middle) * 1e3:.0f} ms without; {compile_client.most()} at a time",
+        " including the start of a process,"
+        f" {(end - middle) * 1e3:.0f} ms without it; {compile_client.most()} at a time",
     )
 
 

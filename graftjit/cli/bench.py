@@ -24,17 +24,17 @@ NAME = "bench"
 HELP = "run a script, then time the calls of its jitted functions beside plain Python"
 NEEDS_ALL = True
 EXAMPLES = """\
-What stands after SCRIPT (or after -m MODULE) is the script's own. Each call is made in turns: plain,
-jitted, and with --peer by torch.compile; told are medians. Where results need gradients the forward
-is timed alone.
+Arguments after SCRIPT (or after -m MODULE) go to the script. Each call runs several times in turn:
+plain, jitted, and with --peer by torch.compile; the table shows medians. If results need gradients,
+only the forward is timed.
 
 examples:
   python -m graftjit bench train.py --epochs 1
-  python -m graftjit bench --all model.py               every nn.Module called from outside of another
+  python -m graftjit bench --all model.py               every nn.Module called from outside another
   python -m graftjit bench --peer -m package.predict    beside torch.compile
   python -m graftjit bench --json times.json train.py
 
-exit status: that of the script where it fails; 1 where results differ, or nothing was jitted; 0 else
+exit status: that of the script if it fails; 1 if results differ or nothing was jitted; 0 otherwise
 """
 # A call is reported as slower than plain Python from this factor on; below it is noise.
 SLOWER = 1.05
@@ -49,14 +49,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         dest="module",
         nargs=argparse.REMAINDER,
         metavar="MODULE",
-        help="in place of SCRIPT: a module, with its own arguments behind it",
+        help="in place of SCRIPT: a module, followed by its arguments",
     )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its own")
     parser.add_argument(
-        "--all", action="store_true", help="compile every nn.Module called from outside of another"
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="compile every nn.Module called from outside another"
     )
     parser.add_argument("--peer", action="store_true", help="time torch.compile too")
-    parser.add_argument("--json", metavar="FILE", help="also as JSON")
+    parser.add_argument("--json", metavar="FILE", help="write the times to FILE as JSON too")
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -75,7 +77,7 @@ def run(parsed: argparse.Namespace) -> int:
         print("nothing was jitted: see --all, or put @graftjit.jit on a function", file=sys.stderr)
         return 1
     if SESSION.options.check:
-        print("GRAFTJIT_CHECK is set: what is jitted is checked at each call, and slow for that")
+        print("GRAFTJIT_CHECK is set: each jitted call is checked, and slow because of that")
     for line in table(results, parsed.peer):
         print(line)
     if found.left_out:

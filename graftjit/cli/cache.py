@@ -10,9 +10,9 @@ NEEDS_ALL = False
 EXAMPLES = """\
 actions:
   info         where the store is and what it holds (the default)
-  clear        remove every kernel; asks first on a terminal. Nothing is lost but the time to build them again
-  save FILE    all kernels in one file, for other machines of the same kind; tells its digest
-  load FILE    take the kernels of such a file, which is checked as a whole first
+  clear        remove every kernel; ask first on a terminal. Later runs build the kernels again
+  save FILE    write all kernels to one file (a bundle) for machines of the same kind; print its digest
+  load FILE    read the kernels of a bundle; the whole file is checked first
 
 examples:
   python -m graftjit cache
@@ -20,7 +20,7 @@ examples:
   python -m graftjit cache save kernels.bundle
   python -m graftjit cache load kernels.bundle --digest 3f1c...
 
-exit status: 0 done; 1 not done; 2 not understood, or no such file
+exit status: 0 done; 1 not done; 2 the arguments are wrong, or there is no such file
 """
 
 
@@ -33,12 +33,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="ACTION",
         help="info, clear, save or load",
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="of save and load")
     parser.add_argument(
-        "--digest", default="", help="load: refuse a bundle that is not the one saved with it"
+        "file", nargs="?", metavar="FILE", help="the bundle that save writes and load reads"
+    )
+    parser.add_argument(
+        "--digest", default="", help="load: refuse a bundle whose digest is another one"
     )
     parser.add_argument("--yes", action="store_true", help="clear: do not ask")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(parsed: argparse.Namespace) -> int:

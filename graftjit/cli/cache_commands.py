@@ -40,7 +40,7 @@ def run(action: str, file: str | None, digest: str, as_json: bool, yes: bool = F
     print(f"folder:   {stats.folder}" + (f"  ({stats.unusable})" if stats.unusable else ""))
     print(
         f"kernels:  {stats.files}"
-        + (f" and {stats.cubins} of GPUs" if stats.cubins else "")
+        + (f" and {stats.cubins} for GPUs" if stats.cubins else "")
         + f", {size(stats.bytes)} of at most {size(stats.limit)}"
     )
     if stats.oldest is not None and stats.newest is not None:
@@ -92,9 +92,9 @@ def _refuse_to_replace(file: Path) -> None:
             if stream.read(len(bundle.MAGIC)) == bundle.MAGIC:
                 return
     raise UserError(
-        "there is something else under this name, and it stays",
+        "a file that is not a bundle has this name; it was not overwritten",
         found=str(file),
-        todo="give another name, or remove it first",
+        todo="choose another name, or remove the file first",
     )
 
 

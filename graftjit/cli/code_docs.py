@@ -65,10 +65,11 @@ def page() -> str:
         "",
         "<!-- made by `python -m graftjit codes --markdown`; do not edit -->",
         "",
-        "Every break, fallback, recompile, error and warning has a code that stays the same. On"
-        " the command line `python -m graftjit codes GB104` tells of one, `codes numpy` of those"
-        " in which a word occurs. A test runs each of the programs here: the one before its cure"
-        " gives the code, the one after it does not.",
+        "Every break, fallback, recompile, error and warning has a code that stays the same. On the"
+        " command line `python -m graftjit codes GB104` prints one code, `codes numpy` prints those"
+        " whose texts have that word. The cure of a code is what to do about it. A test"
+        " runs each of"
+        " the programs here: the one before the cure gives the code, the one after it does not.",
     ]
     for group in codes.FAMILIES:
         rows = [row for row in codes.CODES.values() if row.id.startswith(group.prefix)]

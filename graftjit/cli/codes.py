@@ -19,20 +19,18 @@ from . import code_docs
 from .parser import Paint
 
 NAME = "codes"
-HELP = (
-    "what the codes in reports, errors and warnings mean: why, what it costs, the cure, an example"
-)
+HELP = "explain the codes in reports, errors and warnings: cause, cost, cure (what to do), example"
 NEEDS_ALL = False
 EXAMPLES = """\
 examples:
   python -m graftjit codes GB104               one code, with an example before and after its cure
   python -m graftjit codes RC                  a family: GB breaks, PL plain frames, FB fallbacks,
                                                RC recompiles, ER errors, WN warnings
-  python -m graftjit codes numpy               those in which a word occurs
+  python -m graftjit codes numpy               the codes whose texts have this word
   python -m graftjit codes --json GB           as JSON
   python -m graftjit codes --markdown          the whole table, as in docs/codes.md
 
-exit status: 0 found; 2 there is no such code and no such word
+exit status: 0 found; 2 there is no such code or word
 """
 
 
@@ -41,9 +39,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "code", nargs="*", metavar="CODE", help="a code, the two letters of a family, or a word"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="as JSON")
+    form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument(
-        "--markdown", action="store_true", help="the whole table, as in docs/codes.md"
+        "--markdown", action="store_true", help="print the whole table, as in docs/codes.md"
     )
 
 

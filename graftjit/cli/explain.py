@@ -22,76 +22,83 @@ if TYPE_CHECKING:
     from ..runtime.report.report import Report
 
 NAME = "explain"
-HELP = "run a script and report what was compiled of it, and what was not, and why"
+HELP = "run a script and report what was compiled, what was not, and why"
 NEEDS_ALL = True
 EXAMPLES = """\
-What stands after SCRIPT (or after -m MODULE) is the script's own.
+Arguments after SCRIPT (or after -m MODULE) go to the script.
 
 examples:
   python -m graftjit explain train.py --epochs 1
   python -m graftjit explain -m package.train --epochs 1
   python -m graftjit explain --html report.html --json report.json train.py
-  python -m graftjit explain --all model.py             a program that has never heard of graftjit
+  python -m graftjit explain --all model.py             a program that does not use graftjit
   python -m graftjit explain --max-breaks 0 train.py    in CI: status 1 if there is a graph break
   python -m graftjit explain --diff before.json train.py
   python -m graftjit explain --stderr train.py > its_output.txt
 
-exit status: that of the script; 1 also where a limit is passed; 2 not understood
+exit status: that of the script; 1 if a limit is exceeded; 2 if the arguments are wrong
 """
 _SUFFIXES = (".txt", ".html", ".htm", ".json")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what is run")
+    what = parser.add_argument_group("what to run")
     what.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
     what.add_argument(
         "-m",
         dest="module",
         nargs=argparse.REMAINDER,
         metavar="MODULE",
-        help="in place of SCRIPT: a module, with its own arguments behind it",
+        help="in place of SCRIPT: a module, followed by its arguments",
     )
     what.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="its own arguments"
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
     )
-    more = parser.add_argument_group("what is compiled besides what the script asks for")
+    more = parser.add_argument_group("what to compile besides what the script jits")
     more.add_argument(
         "--all",
         action="store_true",
-        help="every nn.Module that is called from outside of another module",
+        help="every nn.Module that is called from outside another module",
     )
     more.add_argument(
         "--graph-mode",
         action="store_true",
         help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
     )
-    out = parser.add_argument_group("where the report goes")
+    out = parser.add_argument_group("where to write the report")
     out.add_argument(
         "-v",
         "--verbosity",
         type=whole_number,
         default=1,
         metavar="N",
-        help="0: is it clean; 1: one screen (the default); 2: everything, guards too; 3: graphs"
-        " and kernels too",
+        help="0: the verdict; 1: one screen (the default); 2: everything, guards too;"
+        " 3: graphs and kernels too",
     )
-    out.add_argument("--html", metavar="FILE", help="also as one HTML page")
-    out.add_argument("--json", metavar="FILE", help="also as JSON")
+    out.add_argument("--html", metavar="FILE", help="write one HTML page to FILE too")
+    out.add_argument("--json", metavar="FILE", help="write JSON to FILE too")
     out.add_argument(
         "--save",
         metavar="FILE",
         action="append",
         default=[],
-        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several"
-        " times",
+        help="write to FILE too; the suffix gives the form: .txt, .html, .json,"
+        " .trace.json; may be repeated",
     )
     out.add_argument(
-        "--stderr", action="store_true", help="on stderr: stdout is the script's alone"
+        "--stderr",
+        action="store_true",
+        help="print to stderr, so that stdout has only the script's output",
     )
-    out.add_argument("-q", "--quiet", action="store_true", help="only to files and against limits")
-    limits = parser.add_argument_group("what it is compared with")
+    out.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="print no report; only write files and check limits",
+    )
+    limits = parser.add_argument_group("what to compare the report with")
     limits.add_argument(
-        "--diff", metavar="OLD.json", help="also tell what has changed since a saved report"
+        "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
     )
     for name in ("breaks", "recompiles"):
         limits.add_argument(
@@ -173,7 +180,7 @@ def _about(modules: Any) -> list[str]:
     """The modules that `--all` has compiled."""
     names = [name + (f" ({n} of them)" if n > 1 else "") for name, n in modules.named.items()]
     told = ", ".join(names) if names else "none was called"
-    return [f"modules called from outside of another one: {told}"]
+    return [f"modules called from outside another one: {told}"]
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
@@ -188,12 +195,12 @@ def check_saves(names: list[str], allowed: tuple[str, ...] = _SUFFIXES) -> None:
     for name in names:
         if not name.lower().endswith(allowed):
             raise OptionError(
-                "a report is saved by the suffix of its file name",
+                "the suffix of the file name must give the form of the report",
                 expected=" or ".join(allowed),
                 found=repr(name),
             )
         if not Path(name).absolute().parent.is_dir():
-            raise OptionError("the folder of this file is not there", found=repr(name))
+            raise OptionError("the folder of this file does not exist", found=repr(name))
 
 
 def _old_report(name: str) -> Report:
@@ -207,7 +214,9 @@ def _old_report(name: str) -> Report:
         return Report.from_json(Path(name).read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
-            f"{name} is not a saved report", expected="what explain --json wrote", found=str(error)
+            f"{name} is not a saved report",
+            expected="a file that explain --json wrote",
+            found=str(error),
         ) from error
 
 

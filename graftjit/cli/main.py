@@ -21,16 +21,16 @@ _COMMANDS = (demo_command, explain, bench, trace, doctor, cache, codes)
 _EXAMPLES = """\
 examples:
   python -m graftjit demo                         handwritten digits: eager, @jit and compile side by side
-  python -m graftjit explain train.py             run a script, then say what was compiled and what not
+  python -m graftjit explain train.py             run a script, then report what was compiled and what not
   python -m graftjit explain --html r.html train.py --epochs 1
   python -m graftjit explain --all -m package.train
-  python -m graftjit bench train.py               its jitted calls beside plain Python: times and errors
+  python -m graftjit bench train.py               times and errors of its jitted calls beside plain Python
   python -m graftjit doctor                       versions, compiler, processor, GPU; what is missing
   python -m graftjit cache                        the kernel store: where, how much
   python -m graftjit codes GB104                  what a code in a report means, and its cure
 
-'python -m graftjit COMMAND --help' has more of each.
-exit status: 0 it went well; 1 it did not; 2 not understood; explain and bench: that of the script
+'python -m graftjit COMMAND --help' describes one command.
+exit status: 0 success; 1 failure; 2 the arguments are wrong; explain and bench: that of the script
 """
 
 

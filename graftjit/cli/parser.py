@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         known = [*owner.words(), *(self.below if owner is self else ())]
         hint = next(filter(None, (did_you_mean(word.split("=")[0], known) for word in wrong)), "")
         if wrong and hint:
-            message = f"{wrong[0]!r} is not known here"
+            message = f"{wrong[0]!r} is not a known command or option"
         self.exit(2, f"{owner.prog}: {message}{hint}\nTry '{owner.prog} --help'.\n")
 
     def words(self) -> Iterable[str]:

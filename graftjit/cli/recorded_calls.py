@@ -150,7 +150,7 @@ def measure(call: Call, peer: bool, rounds: int = _ROUNDS) -> Result:
     except Exception as raised:
         return Result(
             **result,  # type: ignore[arg-type]
-            said=f"raises {type(raised).__name__} when it is called again",
+            said=f"raises {type(raised).__name__} when called again: not timed",
         )
     medians = {name: statistics.median(found) for name, found in times.items()}
     return Result(**result, **medians, error=error, said=said)  # type: ignore[arg-type]
@@ -202,10 +202,11 @@ def _compared(call: Call, ways: dict[str, Callable[[], Any]]) -> tuple[float | N
     if versions != [t._version for t in watched]:
         return (
             None,
-            "writes into tensors: each call begins where the last one ended, nothing is compared",
+            "writes into tensors: each call starts from the last one's state, so"
+            " results are not compared",
         )
     if [type(v) for v in found["plain"]] != [type(v) for v in found["jitted"]]:
-        return None, "gives other types of results when it is called again"
+        return None, "returns other types when called again: results are not compared"
     return max(map(_error, found["plain"], found["jitted"]), default=0.0), ""
 
 

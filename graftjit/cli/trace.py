@@ -19,22 +19,27 @@ examples:
   python -m graftjit trace traces/graftjit-4711.jsonl
   python -m graftjit trace --save report.html traces/graftjit-4711.jsonl
 
-exit status: 0 read; 2 there is no such file, or it is no trace
+exit status: 0 read; 2 there is no such file, or it is not a trace
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="one process's, graftjit-PID.jsonl")
+    parser.add_argument("file", metavar="FILE", help="the trace of one process, graftjit-PID.jsonl")
     parser.add_argument(
-        "-v", "--verbosity", type=whole_number, default=1, metavar="N", help="0 to 3, as of explain"
+        "-v",
+        "--verbosity",
+        type=whole_number,
+        default=1,
+        metavar="N",
+        help="0 to 3, as for explain",
     )
     parser.add_argument(
         "--save",
         metavar="FILE",
         action="append",
         default=[],
-        help="also to FILE, by its suffix: .txt, .html, .json, .trace.json; may be given several"
-        " times",
+        help="write to FILE too; the suffix gives the form: .txt, .html, .json,"
+        " .trace.json; may be repeated",
     )
 
 
@@ -45,12 +50,12 @@ def run(parsed: argparse.Namespace) -> int:
     if not Path(parsed.file).is_file():
         raise OptionError(
             f"there is no file {parsed.file}{near_file(parsed.file)}",
-            expected="a file of GRAFTJIT_TRACE",
+            expected="a file that GRAFTJIT_TRACE=FOLDER has written",
         )
     try:
         report = Report.from_trace(parsed.file)
     except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(f"{parsed.file} is no trace", found=str(error)) from error
+        raise OptionError(f"{parsed.file} is not a trace", found=str(error)) from error
     report.show(sys.stdout, parsed.verbosity)
     for name in parsed.save:
         print(f"saved: {report.save(name)}")

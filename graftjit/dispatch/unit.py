@@ -226,7 +226,7 @@ class Unit:
                     return adopted
                 change = change_of(state.entries, view)
                 if not state.room.worth(change):
-                    times = f"combinations that have been met less than {state.room.times} times"
+                    times = f"combinations that occurred fewer than {state.room.times} times"
                     self._tell_plain(state, "PL207", times)
                     return None
                 return self._made(state, code, view, change)
@@ -408,7 +408,7 @@ class Unit:
             where=record.where,
             expected="one graph (fullgraph=True or jit_syntax_level='STRICT')",
             found=record.code,
-            todo=f"python -m graftjit codes {record.code} tells the cure",
+            todo=f"`python -m graftjit codes {record.code}` explains the break and how to fix it",
         )
 
     def _make_room(self, state: Any, change: Change | None) -> None:
@@ -421,7 +421,7 @@ class Unit:
             self._forget(gone)
             state.remove(gone)
             self._let_go(first_state(state))
-            reason = f"{room.limit} entries: the least useful one makes room for a new one"
+            reason = f"{room.limit} entries: the least useful one is evicted for a new one"
             SESSION.emit(events.Fallback(code="RC410", reason=reason, where=place_of(state.code)))
         if (full or room.useless >= room.limit) and not room.warned:
             room.warned = True
@@ -532,9 +532,10 @@ def _too_many(room: Room, change: Change | None) -> str:
         place = "" if where is None else f"{where.shown}:{where.line}: "
         what = f" ({place}{change.source} is now {change.now}, before {change.before})"
     return (
-        f"{room.limit} entries and still new combinations{what}; from here on the least useful one"
-        f" makes room. Pass what varies as a tensor, or raise JitConfig(recompile_limit=...);"
-        " the report lists all recompiles"
+        f"{room.limit} entries, and calls still bring new combinations of values{what};"
+        " from here on each"
+        " new entry evicts the least useful one. Pass what varies as a tensor, or raise"
+        " JitConfig(recompile_limit=...); the report lists all recompiles"
     )
 
 

@@ -192,7 +192,7 @@ def measured(state: Any) -> list[events.Event]:
     try:
         return [*timings.timed(state), *_watched(state)]
     except Exception as error:
-        faults.tell(state.code.co_qualname, error, "The report lacks what was measured of it.")
+        faults.tell(state.code.co_qualname, error, "The report has no measurements of it.")
         return []
 
 

@@ -24,8 +24,12 @@ from ..runtime.events.observers import Published
 
 KNOWN: tuple[tuple[Any, str, str], ...] = (
     (_native.call_in_extent, "call_in_extent", "Python calls it; frames below are captured, too"),
-    (helpers.program_failed, "program_failed", "told, and raised again if Python must not"),
-    (helpers.nothing, "no_graph", "nothing that anybody can see is computed"),
+    (
+        helpers.program_failed,
+        "program_failed",
+        "reports the error; Python runs the frame again if it may",
+    ),
+    (helpers.nothing, "no_graph", "the graph computes nothing"),
 )
 """Objects of graftjit that replacement code calls: object, name, comment."""
 
@@ -54,7 +58,7 @@ def code_text(entry: Published) -> str:
         seen.add(name)
         where = decode(entry.code).instrs[way[0]].where
         text = _text(resume_code(entry.code, *way), name, entry.code, named)
-        found.append(f"# goes on at {place_text(where)}\n{text}")
+        found.append(f"# continues at {place_text(where)}\n{text}")
     return "\n\n".join(found)
 
 
@@ -113,10 +117,10 @@ def _namer(entry: Published) -> Callable[[Any], tuple[str, str] | None]:
             return f"graph_{entry.code.co_name.strip('<>')}", types_of(made.graph)
         for (target, *_), tail in entry.resumes:
             if value is tail:
-                return _resume_name(entry.code, target), "goes on behind the break"
+                return _resume_name(entry.code, target), "continues after the break"
         if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
             ours = str(value.__module__ or "graftjit.").startswith("graftjit.")
-            return ("number", "computed of these") if ours else None
+            return ("number", "computed from these") if ours else None
         for known, name, note in KNOWN:
             if value is known:
                 return name, note

@@ -92,7 +92,7 @@ def _passes(made: Made) -> Stage | None:
     spent = sum(_seconds(passes) for _, _, passes in runs)
     return Stage(
         "passes",
-        "what cleans and opens the graph",
+        "the passes that simplify and decompose the graph",
         f"{_count(len(steps), 'pass', 'es')} changed it",
         spent,
         lambda: "\n".join(map(_step_line, steps)) or "nothing changed",
@@ -163,7 +163,7 @@ def _nests(made: Made) -> Stage | None:
 
 def _kernels(made: Made) -> Stage | None:
     spent = made.lap("render", "render_gpu", "tune", "build", "build_gpu")
-    return _of_kernels(made, "kernels", "the loops in C++ or Triton", sources_text, spent)
+    return _of_kernels(made, "kernels", "the loops as C++ or Triton source", sources_text, spent)
 
 
 def _of_kernels(
@@ -205,7 +205,7 @@ def _bytecode(made: Made) -> Stage | None:
     if entry.made.kind == "plain":
         return None
     functions = 1 + len(dict.fromkeys(way for way, _ in entry.resumes))
-    title = "what runs in the frame's place, decompiled"
+    title = "the code that runs in place of the frame, decompiled"
     return Stage("bytecode", title, _count(functions, "function"), 0.0, lambda: code_text(entry))
 
 
@@ -215,7 +215,7 @@ def _guards(made: Made) -> Stage | None:
         return None
     return Stage(
         "guards",
-        "what has to hold at each call",
+        "the conditions that must hold at each call",
         _count(len(rows), "guard"),
         made.entry.seconds.get("guards", 0.0),
         lambda: guards_text(rows),

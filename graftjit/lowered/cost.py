@@ -73,8 +73,9 @@ class Cost:
 
     def __str__(self) -> str:
         head = (
-            f"{_number(self.flops)}FLOP, {_number(self.moved)}B moved, {self.intensity:.2f} FLOP a"
-            f" byte, at most {_number(self.peak)}B at a time"
+            f"{_number(self.flops)}FLOP, {_number(self.moved)}B moved,"
+            f" {self.intensity:.2f} FLOP per byte, "
+            f"at most {_number(self.peak)}B at a time"
         )
         return "\n".join([head, *_table("step", self.steps), *_table("line", self.lines)])
 

@@ -59,7 +59,7 @@ def _callable(fresh: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     if state is not None:
         return state.call, (fresh, *args)
     raise UserError(
-        "lower takes what can be called with these arguments",
+        "lower takes a callable and arguments that it accepts",
         expected="a function, method, module or callable object",
         found=describe(fresh),
     )
@@ -75,7 +75,7 @@ def _bound(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise UserError(
-            f"{function.__qualname__}() cannot be called so: {error}",
+            f"{function.__qualname__}() cannot be called with these arguments: {error}",
             todo="pass the arguments of a call; for a method: graftjit.lower(obj.method, *args)",
         ) from None
     bound.apply_defaults()

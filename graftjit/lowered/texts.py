@@ -98,7 +98,7 @@ class _Program:
     def scratch(self, step: Scratch) -> tuple[str, str]:
         where = "workspace" if step.base < 0 else self.name(step.base)
         code = f"{self.name(step.slot)} = {where}[{step.offset}:]"
-        return code, f"{_bytes(step.nbytes)}, of kernels alone"
+        return code, f"{_bytes(step.nbytes)}, used only by kernels"
 
     def launch(self, step: Launch | DeviceLaunch) -> tuple[str, str]:
         kernel = self.kernels.get(step.kernel)
@@ -110,7 +110,7 @@ class _Program:
         note = (
             f"kernel: {_covers(kernel.nodes)}"
             if kernel is not None
-            else "kernel of ours, ready-made"
+            else "a prebuilt kernel of graftjit"
         )
         return code, note
 

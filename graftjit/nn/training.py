@@ -24,7 +24,7 @@ class WithLossCell(Cell):
         super().__init__(auto_prefix=False)
         _check_network(backbone)
         if not callable(loss_fn):
-            raise TypeError(f"loss_fn is a cell or a function, not a {type(loss_fn).__name__}")
+            raise TypeError(f"loss_fn must be a cell or a function, not a {type(loss_fn).__name__}")
         self._backbone = backbone
         self._loss_fn = loss_fn
 
@@ -105,7 +105,7 @@ class TrainOneStepCell(Cell):
         super().__init__(auto_prefix=False)
         _check_network(network)
         if sens is not None and (isinstance(sens, bool) or not isinstance(sens, (int, float))):
-            raise TypeError(f"sens is a number or None, not a {type(sens).__name__}")
+            raise TypeError(f"sens must be a number or None, not a {type(sens).__name__}")
         self.network = network
         self.optimizer = optimizer
         self.sens = sens
@@ -154,7 +154,7 @@ class TrainOneStepCell(Cell):
 
 def _check_network(network: Any) -> None:
     if not isinstance(network, torch.nn.Module):
-        raise TypeError(f"the network is a cell or a module, not a {type(network).__name__}")
+        raise TypeError(f"the network must be a cell or a module, not a {type(network).__name__}")
 
 
 def _listed(weights: Any) -> list[torch.Tensor]:

@@ -131,7 +131,7 @@ def reason(op: Any) -> str | None:
         return None
     if op.namespace == "aten" and torch.Tag.pointwise in op.tags:
         return None
-    return "nobody has said that it raises on nothing"
+    return "it is not known whether it can raise"
 
 
 def may_raise(node: Node) -> bool:

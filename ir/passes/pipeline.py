@@ -134,19 +134,23 @@ def _is_safe(node: Node, written: set[Node]) -> bool:
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass("drop_dead", drop_dead, "what the program computed and threw away"),
+    Pass("drop_dead", drop_dead, "remove values that nothing uses"),
     Pass(
         "decompose",
         apply_table(DECOMPOSITIONS | BACKWARD, RESULTS | BACKWARD_RESULTS),
-        "operators that codegen sees through",
+        "replace operators by simpler ones that can be fused",
     ),
-    Pass("split_losses", split_losses, "a loss a row, which kernels take in, and sums"),
-    Pass("split_norms", split_norms, "moments, and what is done to each element"),
-    Pass("values_for_writes", values_for_writes, "parts of memory that are variables of their own"),
-    Pass("algebra", apply_table(ALGEBRA), "laws that hold to the last bit"),
-    Pass("fold_constants", fold_constants, "constants of constants"),
-    Pass("merge_equal", merge_equal, "the same computation twice"),
-    Pass("drop_dead", drop_dead, "what the passes before left over"),
+    Pass(
+        "split_losses",
+        split_losses,
+        "split losses into a loss per row, which can be fused, and sums",
+    ),
+    Pass("split_norms", split_norms, "split norms into moments and pointwise operators"),
+    Pass("values_for_writes", values_for_writes, "replace parts of memory by separate values"),
+    Pass("algebra", apply_table(ALGEBRA), "apply algebraic laws that are exact to the last bit"),
+    Pass("fold_constants", fold_constants, "compute what depends on constants only"),
+    Pass("merge_equal", merge_equal, "merge equal computations"),
+    Pass("drop_dead", drop_dead, "remove what the other passes left unused"),
 )
 EXACT = tuple(one for one in PASSES if one.name not in ("decompose", "split_losses", "split_norms"))
 

@@ -127,10 +127,10 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
 
 def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> str:
     if tracer.differentiable_constants():
-        return "a tensor that requires a gradient is no argument of the graph"
+        return "a tensor that requires a gradient is not an argument of the graph"
     # The program made the leaf itself.
     if results and not wanted:
-        return "nothing that comes in requires a gradient"
+        return "no input requires a gradient"
     return ""
 
 

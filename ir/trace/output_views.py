@@ -99,7 +99,7 @@ class _Finder:
         elif any(node in self.quiet for node in _way(base._node)):
             raise NoRoots("a view that was made without grad mode is written to")
         elif self.bases.setdefault(origin, base) is not base:
-            raise NoRoots("two results share memory, and autograd does not know")
+            raise NoRoots("two results share memory without autograd knowing it")
 
     def _follow(self, at: int, ghost: Ghost) -> None:
         """Note the views between memory and an output."""
@@ -111,7 +111,7 @@ class _Finder:
         while node is not start:
             plan = plan_of(node.args[0].target if node.op == "get" else node.target)
             if node.alias is None or plan.kind != "view":
-                raise NoRoots("a result shares memory with another in a way of its own")
+                raise NoRoots("a result shares memory with another in a form that is not modelled")
             way += [node, node.args[0]] if node.op == "get" else [node]
             node = node.alias
         history = base is not None and base.requires_grad
@@ -121,7 +121,7 @@ class _Finder:
             apart = any(one in self.quiet or _parts(one) for one in way)
             floating = ghost.dtype.is_floating_point or ghost.dtype.is_complex
             if ghost.requires_grad != (history and not apart and floating):
-                raise NoRoots("a result is a view that autograd follows in a way of its own")
+                raise NoRoots("a result is a view that autograd treats specially")
         for one in reversed(way):
             self.views.setdefault(one, one in self.quiet)
         if origin not in self.known:

@@ -113,7 +113,7 @@ def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
         try:
             _ = tensor.grad_fn  # torch makes it anew if the base was written
         except RuntimeError:
-            return "history", "a view without a history: its base was written to behind autograd"
+            return "history", "a view without a history: its base was written to without autograd"
     return None
 
 
@@ -316,7 +316,7 @@ class Tracer:
                 continue
             tensor, ghost = self._entered[position]
             if ghost.requires_grad and tensor._is_view():
-                raise Unsupported("history", "a write to a view that autograd follows")
+                raise Unsupported("history", "a write to a view that autograd tracks")
 
     def attempt(
         self, fn: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any] | None = None
@@ -413,7 +413,7 @@ class Tracer:
         if type(value) is dict:
             return {key: self._numbered(item) for key, item in value.items()}
         if isinstance(value, torch.Tensor):
-            raise Unsupported("real-tensor", "a call made a tensor behind the dispatcher")
+            raise Unsupported("real-tensor", "a call made a tensor without the dispatcher")
         raise Unsupported("result", f"a result of type {type(value).__qualname__}")
 
     # -- state of the trace

@@ -100,7 +100,7 @@ def _found(
     result = function(*given, **kwargs)
     outputs = leaves(_first(result) if has_aux else result)
     if not outputs:
-        raise TypeError(f"there is no tensor in the result, a {type(result).__name__}")
+        raise TypeError(f"the result has no tensor, it is a {type(result).__name__}")
     seeds = _seeds(outputs, sens)
     wanted = [*[given[at] for at in asked], *weights]
     return result, gradients(outputs, wanted, seeds, taped) if wanted else ()
@@ -175,7 +175,7 @@ def nothing(value: Any) -> Any:
 def _first(result: Any) -> Any:
     if not isinstance(result, (tuple, list)) or not result:
         raise TypeError(
-            "has_aux=True: the function returns a tuple, what is differentiated and then the rest;"
+            "has_aux=True: the function must return a tuple, first the value to differentiate;"
             f" it returned a {type(result).__name__}"
         )
     return result[0]

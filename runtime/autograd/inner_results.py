@@ -107,7 +107,8 @@ def _retain(result: Any, part: Any, whole: torch.Tensor) -> None:
 def _view_watched(name: str) -> GraftError:
     return GraftError(
         f"a result of the compiled part {name} is a view, another result depends on it, and it has"
-        f" hooks or retains its gradient: they see less than the gradient that eager gives",
-        todo="return that result from one jitted function and compute the others of it in a second"
-        " one",
+        " hooks or retains its gradient: these would see only a part of the gradient"
+        " that eager gives",
+        todo="return that result from one jitted function and compute the others from"
+        " it in a second one",
     )

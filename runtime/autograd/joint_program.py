@@ -121,7 +121,7 @@ class GraftBackward(BackwardCFunction):
         if not _all_ordinary(gradients):
             with torch.enable_grad():
                 found = self.joint.again(
-                    self, gradients, False, "gradients that are no plain tensors"
+                    self, gradients, False, "gradients that are not plain tensors"
                 )
             self.maybe_clear_saved_tensors()
             return found
@@ -402,8 +402,7 @@ class JointProgram:
         except GraftError as another:
             raise another from error
         then = (
-            "Its backward runs the calls again: what it gives is right, and slower than it could"
-            " be."
+            "Its backward runs the forward's calls again: the gradients are right, but take longer."
         )
         faults.tell(self.plan.name, error, then)
         node.maybe_clear_saved_tensors()
@@ -522,10 +521,11 @@ def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
 
 def _gone(name: str, at: int) -> GraftError:
     return GraftError(
-        f"a backward through the compiled part {name} is to be differentiated, and input {at} of"
-        f" it was written to since",
-        todo="keep the inputs of the compiled part as they are until then, or leave this part to"
-        " plain Python",
+        f"the backward of the compiled part {name} is itself differentiated, and input"
+        f" {at} was written to"
+        " after the forward",
+        todo="write to the inputs of the compiled part only after that backward, or run"
+        " it in plain Python",
     )
 
 

@@ -74,7 +74,7 @@ _NATIVE = (
 
 # Errors of an image that this device or driver cannot load.
 _UNFIT = {
-    200: "the image is none",  # CUDA_ERROR_INVALID_IMAGE
+    200: "the image is not a kernel image",  # CUDA_ERROR_INVALID_IMAGE
     209: "the cubin is for another architecture",  # CUDA_ERROR_NO_BINARY_FOR_GPU
     218: "the image is damaged",  # CUDA_ERROR_INVALID_PTX
     222: "the kernel was made for a newer driver",  # CUDA_ERROR_UNSUPPORTED_PTX_VERSION
@@ -165,7 +165,7 @@ class Driver:
         try:
             stream = getattr(ctypes.CDLL(path), STREAM)
         except (OSError, AttributeError) as error:
-            return f"torch does not tell its CUDA stream: {error}"
+            return f"torch's CUDA stream cannot be read: {error}"
         stream.argtypes = (ctypes.c_int32, _TO_P)
         try:
             library = ctypes.CDLL(self._library)
@@ -185,7 +185,7 @@ class Driver:
         self.functions = {name: one for name, one in found.items() if one is not None}
         self.functions[STREAM] = stream
         if code := self.functions["cuInit"](0):
-            return f"the CUDA driver does not start: {self.describe(code)}"
+            return f"the CUDA driver cannot be initialised: {self.describe(code)}"
         addresses = (self.functions.get(name) for name in (*_NATIVE, STREAM))
         _native.driver_bind(tuple([0 if one is None else _address(one) for one in addresses]))
         return ""
@@ -199,7 +199,7 @@ class Driver:
     def describe(self, code: int) -> str:
         """The driver's text for an error code, and the name of the code."""
         if code == NO_STREAM:
-            return "torch does not tell its current stream"
+            return "torch's current stream cannot be read"
         texts = []
         for name in ("cuGetErrorString", "cuGetErrorName"):
             text = ctypes.c_char_p()
@@ -213,8 +213,8 @@ class Driver:
         text = f"CUDA error: {self.describe(code)} while {doing}."
         if code == _OUT_OF_MEMORY:
             raise torch.OutOfMemoryError(
-                f"CUDA out of memory. {text} Memory that torch keeps for later is given back by"
-                " torch.cuda.empty_cache()"
+                f"CUDA out of memory. {text} torch.cuda.empty_cache() frees the memory that torch"
+                " caches"
             )
         if code in (_NOT_INITIALIZED, _DEINITIALIZED):
             text = f"{text}\n{_FORKED}"
@@ -316,7 +316,7 @@ class Driver:
         """The driver's number of a device and its primary context, which torch uses."""
         if device not in self._contexts:
             number, context = _I(), _P()
-            doing = f"asking for cuda:{device}"
+            doing = f"looking up cuda:{device}"
             self.call("cuDeviceGet", ctypes.byref(number), device, doing=doing)
             self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), number, doing=doing)
             assert context.value is not None
@@ -329,7 +329,7 @@ class Driver:
         """Make a context of the device current within the block; yields the driver's number of the
         device."""
         number, context = self._context(device)
-        doing = f"turning to cuda:{device}"
+        doing = f"switching to cuda:{device}"
         before, whose = _P(), _I(-1)
         self.call("cuCtxGetCurrent", ctypes.byref(before), doing=doing)
         if before.value is not None:

@@ -64,7 +64,7 @@ class Results:
             if place == len(roots):
                 if roots and not facts.consumes:
                     raise NotRecorded(
-                        "FB333", "results share memory and are no views of one tensor"
+                        "FB333", "results share memory and are not views of one tensor"
                     )
                 no_overlap(root)
                 roots.append(root)
@@ -149,7 +149,7 @@ def _within(view: Any, root: Any) -> tuple[Any, ...]:
     offset = view.storage_offset() - root.storage_offset()
     last = offset + _span(view) - 1
     if offset < 0 or (view.numel() and last >= _span(root)):
-        raise NotRecorded("FB333", "a result reaches out of what it is a view of")
+        raise NotRecorded("FB333", "a result reads beyond the tensor that it is a view of")
     return tuple(view.shape), view.stride(), offset
 
 

@@ -173,7 +173,7 @@ class Graphed:
                     return self._moved(layout, inputs)
                 recorded = other
             if not recorded.is_free():
-                self._say("FB337", "what the last forward saved is still held")
+                self._say("FB337", "the tensors that the last forward saved are still alive")
                 return None
             return self._replayed(recorded, inputs)
         finally:
@@ -283,7 +283,7 @@ class Graphed:
         it."""
         layout.moves += 1
         if layout.moves > MOVES:
-            self._stop("FB336", f"addresses that no recording knew at {MOVES} calls")
+            self._stop("FB336", f"{MOVES} calls had addresses that no recording has")
             return None
         recorded, n = layout.recorded[0], self.facts.n_inputs
         pairs = zip(recorded.fixed, recorded.known, recorded.addresses(inputs), strict=True)
@@ -391,7 +391,7 @@ def _worth(facts: Facts, buffers: Any, results: int) -> None:
     nbytes = results + sum(one.numel() * one.element_size() for one in buffers)
     if 2 * nbytes / COPIED_A_SECOND > facts.steps * STEP_SECONDS:
         raise NotRecorded(
-            "FB335", f"{nbytes >> 20} MiB would be copied, for {facts.steps} launches"
+            "FB335", f"{nbytes >> 20} MiB would be copied to save {facts.steps} launches"
         )
 
 

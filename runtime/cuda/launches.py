@@ -40,7 +40,9 @@ def prepare(spec: ProgramSpec) -> None:
 def _check(step: DeviceLaunch) -> None:
     device, kernel = step.device, step.kernel
     if device.type != "cuda" or device.index is None or device.index >= MAX_DEVICES:
-        raise BuildError(f"the kernel {kernel} is launched on no CUDA device", found=str(device))
+        raise BuildError(
+            f"the kernel {kernel} is launched on a device without CUDA", found=str(device)
+        )
     if not isinstance(step.programs, Expr):
         check_programs(kernel, step.programs)
     if not 0 < step.threads <= 1024:
@@ -53,7 +55,7 @@ def _check(step: DeviceLaunch) -> None:
     )
     if wrong:
         raise BuildError(
-            f"the kernel {kernel} takes numbers of other kinds",
+            f"the kernel {kernel} was given numbers of other kinds than it takes",
             found=f"{step.kinds!r} for {step.numbers}",
         )
     count = len(step.slots) + len(step.numbers) + step.hidden

@@ -413,13 +413,13 @@ _FORMS: dict[str, str] = {
     "mro": "the bases of {source} are unchanged",
     "tensor": "{source}: {expected}",
     "same": "{source} is {expected}",
-    "distinct": "{expected} are different and share no memory",
+    "distinct": "{expected} are different objects and share no memory",
     "apart": "{source} shares no attributes with {expected}",
-    "history": "{source} is to autograd a {expected}",
+    "history": "autograd sees {source} as a {expected}",
     "unhooked": "{source} has no hooks for its gradient",
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
-    "abc": "no class was registered with an ABC since",
+    "abc": "no class was registered with an ABC since capture",
     "unhandled": "no exception is being handled",
     "nested": "the caller is being differentiated: {expected}",
     "device": "the current CUDA device is {expected}",
@@ -574,7 +574,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     ),
     "same": lambda _value, _row, _read: "another object",
     "distinct": _distinct_now,
-    "apart": lambda _value, _row, _read: "the __dict__ of one of them",
+    "apart": lambda _value, _row, _read: "shares a __dict__ with one of them",
     "unhooked": lambda _value, _row, _read: "a tensor with hooks",
     "history": lambda value, _row, _read: (
         show(_history(value)) if is_a(value, torch.Tensor) else show(value)
@@ -595,7 +595,7 @@ _BEFORE: dict[str, str] = {
     "no_global": "absent", "no_class_attr": "absent", "no_mro_attr": "absent",
     "state": "as captured", "distinct": "distinct", "unhooked": "without hooks",
     "apart": "a dict of its own", "unbound_cell": "empty", "abc": "not registered",
-    "unhandled": "handling nothing", "mro": "as captured",
+    "unhandled": "handling no exception", "mro": "as captured",
 }  # fmt: skip
 
 
@@ -605,5 +605,5 @@ def _state_change(before: Any, now: Any) -> str:
         return now.difference(before)
     if type(before) is tuple and type(now) is tuple and len(before) == len(now):
         places = [str(i) for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
-        return f"differs in place {', '.join(places)}"
+        return f"differs at index {', '.join(places)}"
     return "differs"

@@ -17,7 +17,7 @@ from ..events.loggers import LOGGER
 from .fault_origin import is_ours
 from .session import SESSION
 
-_PLAIN = "It runs in plain Python from here on: what it gives is right, nothing of it is compiled."
+_PLAIN = "From here on it runs in plain Python: its results are right, but it is not compiled."
 
 
 def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
@@ -30,7 +30,7 @@ def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
 
 
 def halfway(
-    name: str, error: BaseException, what: str = "while it changed what outlives the call"
+    name: str, error: BaseException, what: str = "while it changed objects that outlive the call"
 ) -> BaseException:
     """The exception for an internal error after which Python cannot repeat the call, since some
     effects would happen twice."""
@@ -39,8 +39,8 @@ def halfway(
     made = InternalError(
         f"a compiled part of {name} failed {what}",
         found=f"{type(error).__name__}: {error}",
-        todo=f"do not use what the call was to change. GRAFTJIT_DISABLE=1 runs all in plain"
-        f" Python. {REPORT_IT}",
+        todo="do not use the objects that the call was changing. GRAFTJIT_DISABLE=1 runs everything in"
+        f" plain Python. {REPORT_IT}",
     )
     made.__cause__ = error
     return made
@@ -63,7 +63,7 @@ def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPl
     reason = f"{type(error).__name__}: {error}"
     if not (is_ours(error) if ours is None else ours):
         return RanPlain(code="GB108", reason=reason)
-    tell(name, error, "This call ran in plain Python: what it gives is right.")
+    tell(name, error, "This call ran in plain Python: its result is right.")
     detail = "".join(traceback.format_exception(error))
     let_go(error)
     return RanPlain(code="PL205", reason=reason, detail=detail)

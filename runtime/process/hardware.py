@@ -85,7 +85,7 @@ def compiler_version(compiler: Compiler) -> str:
         [*compiler.command, "--version"], capture_output=True, text=True, timeout=30, check=False
     )
     lines = (done.stdout or done.stderr).splitlines()
-    return lines[0] if lines else f"{compiler.path} (says nothing, exit status {done.returncode})"
+    return lines[0] if lines else f"{compiler.path} (prints nothing, exit status {done.returncode})"
 
 
 @dataclass(frozen=True, slots=True)

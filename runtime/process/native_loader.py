@@ -26,9 +26,9 @@ def require_these_sources(built: str) -> None:
     now = native_sources.mark()
     if now and now != built:
         raise NativeMissing(
-            "the native part of graftjit was built from other sources than those beside it",
-            expected=f"sources with the mark {now}",
-            found=f"an extension of those with the mark {built}",
+            "the native part of graftjit was built from other sources than the installed ones",
+            expected=f"an extension built from sources with the checksum {now}",
+            found=f"an extension built from sources with the checksum {built}",
             todo=TODO,
         )
 

@@ -65,7 +65,7 @@ ROUTES = (
 def _routes(text: str) -> frozenset[str]:
     names = frozenset(name.strip() for name in text.split(",") if name.strip())
     if not names <= set(ROUTES):
-        raise ValueError("names of " + ", ".join(ROUTES) + ", with commas between")
+        raise ValueError("names out of " + ", ".join(ROUTES) + ", separated by commas")
     return names
 
 
@@ -85,7 +85,10 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable("GRAFTJIT_CACHE_DIR", "cache_dir", _folder, "folder of the kernel store"),
     Variable(
-        "GRAFTJIT_CACHE_MIB", "cache_mib", _whole(1, 1 << 20), "bound of the kernel store in MiB"
+        "GRAFTJIT_CACHE_MIB",
+        "cache_mib",
+        _whole(1, 1 << 20),
+        "largest size of the kernel store in MiB",
     ),
     Variable(
         "GRAFTJIT_DEBUG",
@@ -99,12 +102,14 @@ VARIABLES: tuple[Variable, ...] = (
         _flag,
         "1: mirror guards, verify graphs, run eager beside compiled",
     ),
-    Variable("GRAFTJIT_TRACE", "trace", _folder, "folder for one file of JSON lines a process"),
+    Variable(
+        "GRAFTJIT_TRACE", "trace", _folder, "folder for traces: a file of JSON lines per process"
+    ),
     Variable(
         "GRAFTJIT_THREADS",
         "threads",
         _whole(1, 4096),
-        "threads of a kernel; default: torch's number",
+        "threads per kernel; default: torch's number",
     ),
     Variable("GRAFTJIT_TUNE", "tune", _flag, "0: measure no schedules at level O2; default: 1"),
     Variable(
@@ -114,7 +119,7 @@ VARIABLES: tuple[Variable, ...] = (
         "0: reports do not measure what the machine can do (a fifth of a second, once); default: 1",
     ),
     Variable(
-        "GRAFTJIT_WITHOUT", "without", _routes, "native routes to do without: " + ", ".join(ROUTES)
+        "GRAFTJIT_WITHOUT", "without", _routes, "native routes to turn off: " + ", ".join(ROUTES)
     ),
     Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
 )

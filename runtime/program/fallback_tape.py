@@ -38,7 +38,9 @@ class Tape:
         with torch.no_grad():
             for kind, *entry in self.entries:
                 known.append(_KINDS[kind](known, numbers, *entry))
-        raise InternalError(f"the kernel {self.kernel} met trouble where ATen's operators met none")
+        raise InternalError(
+            f"the kernel {self.kernel} found an error, but ATen's operators raised none"
+        )
 
 
 def _view(known: list[Any], numbers: Any, base: int, *layout: Any) -> Any:

@@ -17,7 +17,7 @@ from .. import codes
 OF_NUMPY: dict[str, str] = {
     "percentile": "torch.quantile(x, q / 100) or, faster, x.flatten().kthvalue(k)",
     "nanpercentile": "torch.nanquantile(x, q / 100)",
-    "median": "torch.quantile(x, 0.5), for torch.median takes the lower of two middle values",
+    "median": "torch.quantile(x, 0.5), because torch.median takes the lower of two middle values",
     "std": "torch.std(x, correction=0)",
     "var": "torch.var(x, correction=0)",
     "concatenate": "torch.cat",
@@ -34,7 +34,7 @@ OF_NUMPY: dict[str, str] = {
     "astype": "x.to(dtype)",
 }
 
-_NUMPY_CALL = re.compile(r"(\w+)\(\) of what is no constant or array made here")
+_NUMPY_CALL = re.compile(r"(\w+)\(\) of a value that is not a constant or an array made here")
 
 
 def _torch_name(found: re.Match[str]) -> str:
@@ -49,8 +49,8 @@ _BREAKS: tuple[tuple[str, str, str | Callable[[re.Match[str]], str]], ...] = (
     (
         "GB104",
         r"Tensor\.tolist\(\)",
-        "keep it a tensor: masks, indexing and reductions take the place of lists of numbers;"
-        " or make the list after the compiled part",
+        "keep it a tensor and use masks, indexing and reductions in place of lists of"
+        " numbers; or make the list after the compiled part",
     ),
     (
         "GB104",
@@ -61,14 +61,13 @@ _BREAKS: tuple[tuple[str, str, str | Callable[[re.Match[str]], str]], ...] = (
     (
         "GB104",
         r"Tensor\.item\(\)",
-        "leave out .item(): a tensor of no dimensions works in arithmetic and torch.where; to log"
-        " it, keep loss.detach() and take .item() after the compiled"
-        " part",
+        "remove .item(): a 0-dim tensor works in arithmetic and torch.where; to log"
+        " it, keep loss.detach() and take .item() after the compiled part",
     ),
     (
         "GB104",
         r"(float|int)\(\)",
-        "leave the tensor as it is: one of no dimensions works in arithmetic; or take the number"
+        "keep the tensor: a 0-dim tensor works in arithmetic; or read the number"
         " after the compiled part",
     ),
     (
@@ -79,18 +78,17 @@ _BREAKS: tuple[tuple[str, str, str | Callable[[re.Match[str]], str]], ...] = (
     (
         "GB114",
         r"a backward through a history from outside.*",
-        "mend the breaks before this line: forward and backward are one"
-        " graph where none lies between them;"
-        " else call it outside",
+        "fix the breaks before this line: without a break between"
+        " them, forward and backward are one graph; else call it outside",
     ),
     (
         "GB120",
-        r"the steps left of a loop.*",
-        "mend the break in its body, and the loop is unrolled into one graph; as it is, what"
-        " lies between the breaks runs compiled at each step",
+        r"the remaining steps of a loop.*",
+        "fix the break in its body, and the loop is unrolled into one graph; until then,"
+        " the code between the breaks runs compiled at each step",
     ),
     ("GB123", _NUMPY_CALL.pattern, _torch_name),
-    ("GB123", r"from_numpy\(\)", "nothing is left to convert where the value stays a tensor"),
+    ("GB123", r"from_numpy\(\)", "keep the value a tensor, and there is nothing to convert"),
 )
 
 
@@ -118,11 +116,8 @@ def of_recompile(code: str, source: str, now: str, before: str, bound: str = "")
     told = _RECOMPILES.get(code)
     cure = (told(source, now, before) if told else "") or codes.lookup(code).cure
     if bound and (code == "RC411" or cure.startswith("none is needed for a few sizes")):
-        why = bound.removeprefix("plain, for ")
-        return (
-            f"sizes are compiled for as they are, each once: {why}. Pad to a few sizes, or call"
-            " that outside"
-        )
+        why = bound.removeprefix("constant, because ")
+        return f"each size is compiled once: {why}. Pad to a few sizes, or call that outside"
     return cure
 
 
@@ -139,16 +134,10 @@ def _of_tensor(source: str, now: str, before: str) -> str:
     if this["sizes"].count(",") != that["sizes"].count(","):
         return "call with one number of dimensions, or jit one function for each"
     if this["sizes"] != that["sizes"]:
-        return (
-            "none is needed for a few sizes; a size that goes on varying becomes an input, unless"
-            " dynamic=False"
-        )
+        return "none is needed for a few sizes; a size that keeps changing becomes an input, unless dynamic=False"
     if ("requires_grad" in this["rest"]) != ("requires_grad" in that["rest"]):
-        return (
-            "call with and without gradients is compiled once each; torch.no_grad() where none is"
-            " needed"
-        )
-    return f"pass {source}.contiguous(): how it lies in memory differs"
+        return "calls with and without gradients are compiled once each; use torch.no_grad() where none is needed"
+    return f"pass {source}.contiguous(): its layout in memory differs"
 
 
 _DTYPES = {
@@ -169,11 +158,11 @@ def _of_value(source: str, now: str, before: str) -> str:
     unnamed = source.startswith(UNNAMED)
     if number and unnamed:
         return (
-            "what is computed with it takes it as an input after three values; where it must be a"
-            " plain number, pass it as a tensor, or draw it outside"
+            "after three values, graphs take it as an input; where it must be a plain number, pass it"
+            " as a tensor, or compute it outside"
         )
     if unnamed or now.startswith("np."):
-        return "mend the break that makes it a Python value, so that it stays a tensor"
+        return "fix the break that makes it a Python value, so that it stays a tensor"
     if number and "." in source:
         return (
             f"keep {source} in a tensor (a buffer of the module), which may change without a"
@@ -181,25 +170,19 @@ def _of_value(source: str, now: str, before: str) -> str:
         )
     if number:
         return f"pass {source} as a tensor: torch.tensor({now})"
-    return (
-        f"each value of {source} is compiled once: let there be few, or keep it out of the"
-        " compiled part"
-    )
+    return f"each value of {source} is compiled once: use few values, or keep it out of the compiled part"
 
 
 def _of_container(source: str, now: str, before: str) -> str:
     if now.isdecimal() and before.isdecimal():
-        return (
-            f"each length of {source} is compiled once: let there be few, or pass the tensors that"
-            " matter in its place"
-        )
+        return f"each length of {source} is compiled once: use few lengths, or pass the tensors that matter in its place"
     if before == "[]":
-        return "none, if the first call fills it and it stays so then"
+        return "none, if the first call fills it and it then stays the same"
     first = before.removesuffix("]")
     if now.startswith(first):
         return (
-            f"{source} grows: fill it before the first call, or compute what it holds anew,"
-            " which is often cheaper than a look-up"
+            f"{source} grows: fill it before the first call, or compute its values again, which is often"
+            " cheaper than a look-up"
         )
     return ""
 
@@ -215,16 +198,16 @@ def _of_relation(source: str, now: str, before: str) -> str:
         "sizes" if len(names) > 1 else "size",
     )
     return (
-        f"{told} {verb} looked up or compared as a number, and each answer is compiled once:"
-        f" leave that to the caller, or compute with the {what} itself"
+        f"{told} {verb} looked up or compared as a number, and each result is compiled once: do that in"
+        f" the caller, or compute with the {what} itself"
     )
 
 
 def of_growth(source: str) -> str:
     """The cure for a container that grew by one item before each of several recompiles."""
     return (
-        f"{source} grows call by call: keep a sum and a count, or a tensor of full size that"
-        " is written in place; a list of results belongs outside of the compiled part"
+        f"{source} grows with each call: keep a sum and a count, or a tensor of full size that is written in"
+        " place; a list of results belongs outside of the compiled part"
     )
 
 

@@ -95,7 +95,7 @@ def _lines(record: DiffRecord, width: int) -> Iterator[str]:
 
 def _amounts(record: DiffRecord) -> str:
     if record.unit == "seconds":
-        return f", {record.now * 1e6:.1f} us a call, before {record.before * 1e6:.1f}"
+        return f", {record.now * 1e6:.1f} us per call, before {record.before * 1e6:.1f}"
     if record.change in ("more", "less"):
         return f", {record.now:g} {record.unit}, before {record.before:g}"
     return ""

@@ -291,7 +291,7 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
     growing = _growing(told.of(events.Recompile))
     bound: dict[str, dict[str, str]] = {}
     for e in told.of(events.Symbolic):
-        if e.why.startswith("plain, for "):
+        if e.why.startswith("constant, because "):
             bound.setdefault(e.frame, {})[e.source] = e.why
     return [
         RecompileRecord(
@@ -440,7 +440,9 @@ def _program_moments(e: Any) -> list[Moment]:
 _MOMENTS: dict[type, Callable[[Any], list[Moment]]] = {
     events.Captured: _capture_moments,
     events.Compiled: _program_moments,
-    events.Adopted: lambda e: [_moment(e, "adopted", "taken over from a callable of the kind")],
+    events.Adopted: lambda e: [
+        _moment(e, "adopted", "reused from another callable of the same class or code")
+    ],
     events.KernelBuilt: lambda e: [
         _moment(e, "build", f"{'loading' if e.cached else 'building'} {e.name}", e.seconds)
     ],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .records import RecompileRecord, SymbolicRecord
     from .report import Report
 
-PLAIN = "plain, for "
+PLAIN = "constant, because "
 """The beginning of the reason why a size or number is specialised."""
 VALUES_SHOWN = 8
 VALUES_WIDTH = 180
@@ -87,7 +87,7 @@ def change(group: Sequence[RecompileRecord]) -> str:
         lead, values = f"{numbers[0][1]}: ", [number[2] for number in numbers if number]
     grows = all(b.startswith(a.removesuffix("]")) for a, b in itertools.pairwise(values))
     if values[0].startswith("[") and grows:
-        return f"{lead}{values[0]}, and more with each: {values[-1]}"
+        return f"{lead}{values[0]}, and longer each time: {values[-1]}"
     most = max(2, min(VALUES_SHOWN, VALUES_WIDTH // (sum(map(len, values)) // len(values) + 2)))
     return lead + listed(values, most)
 

@@ -234,7 +234,7 @@ class Report:
         render = next((render for end, render in renderings.items() if name.endswith(end)), None)
         if render is None:
             raise OptionError(
-                "a report is saved by the suffix of its file name",
+                "the suffix of the file name must give the form of the report",
                 expected=", ".join(renderings),
                 found=repr(target.name),
             )

@@ -19,13 +19,14 @@ from .report import Report
 
 _HEAD = f"""# The JSON of a report
 
-`report.json()` and `report.save("x.json")` write it, `Report.from_json(text)` reads it back: that report has all lists,
-and can be drawn, compared (`diff`) and asserted on like one that was just made. This is version {SCHEMA} of the schema,
-which stands first, as `"schema"`. Fields may be added within a version: a reader passes over names that it does not
-know. The version is raised when a name goes, or means something else.
+`report.json()` and `report.save("x.json")` write it. `Report.from_json(text)` reads it back: that
+report has all lists, and can be rendered, compared (`diff`) and asserted on like a new one. This is
+version {SCHEMA} of the schema; its number is the first field, `"schema"`. A version may get new fields:
+readers ignore names that they do not know. The version is raised when a name is removed or gets
+another meaning.
 
-Times are in seconds and sizes in bytes; a time of 0.0 was not measured. Lines count from 1, columns from 0. Tuples are
-arrays. This page is made of the records in `runtime/report/records.py`.
+Times are in seconds and sizes in bytes; a time of 0.0 was not measured. Lines count from 1, columns
+from 0. Tuples are arrays. This page is generated from `runtime/report/records.py`.
 """
 
 
@@ -68,10 +69,10 @@ def _top() -> list[tuple[str, str]]:
     texts = {
         "name": "what the report is on",
         "graph_count": "graphs over all entries",
-        "break_count": "graph breaks, one a place",
+        "break_count": "graph breaks, one per place",
         "recompile_count": "recompiles",
-        "adopted_count": "entries that were taken over from another callable of the kind",
-        "dropped": "events that the bounded log has lost",
+        "adopted_count": "entries that were reused from another callable of the same class or code",
+        "dropped": "events that are lost because the log is bounded",
     }
     for name, record in LISTS.items():
         kind = record.__name__

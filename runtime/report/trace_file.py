@@ -41,7 +41,7 @@ def read_trace(path: str | Path) -> Report:
                 dropped += 1
     if not known:
         raise OptionError(
-            "this is not a trace of graftjit's",
+            "this is not a graftjit trace",
             expected="a file that GRAFTJIT_TRACE=FOLDER has written",
             found=str(path),
         )

@@ -80,11 +80,11 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
         ) from error
     found, held = _checked(data, path)
     if digest and digest.lower() != found:
-        raise UserError("this is another bundle", expected=digest.lower(), found=found)
+        raise UserError("the bundle has another digest", expected=digest.lower(), found=found)
     unusable = store.unusable()
     if unusable:
         raise UserError(
-            "the kernel store cannot take a bundle",
+            "the bundle cannot be loaded into the kernel store",
             found=f"{store.folder}: {unusable}",
             todo="set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
         )
@@ -96,7 +96,8 @@ def load(store: KernelStore, path: Path, digest: str = "") -> Moved:
             store.put(name, content)
         except OSError as error:
             raise UserError(
-                "the kernel store cannot take a bundle", found=error.strerror or str(error)
+                "the bundle cannot be loaded into the kernel store",
+                found=error.strerror or str(error),
             ) from error
     store.prune()
     size = sum(len(content) for _name, content in fitting)
@@ -109,21 +110,21 @@ def _checked(data: bytes, path: Path) -> tuple[str, list[tuple[Name, bytes]]]:
     start = len(MAGIC)
     end = data.find(b"\n", start)
     if not data.startswith(MAGIC) or end < 0:
-        raise _refused(path, "it is no bundle of this version")
+        raise _refused(path, "it is not a bundle of this version of graftjit")
     digest, body = data[start:end].decode("ascii", "replace"), data[end + 1 :]
     if digest != _digest(body):
-        raise _refused(path, "its content is not what its checksum says")
+        raise _refused(path, "its content does not match its checksum")
     held: list[tuple[Name, bytes]] = []
     line, _newline, rest = body.partition(b"\n")
     at = 0
     for text, size in _listed(line, path):
         name, content = kernel_file.parse_name(text), rest[at : at + size]
         if name is None or name.compiler != ANY or kernel_file.digest_of(content) != name.digest:
-            raise _refused(path, f"a kernel is not what its name says: {text[:80]!r}")
+            raise _refused(path, f"a kernel does not match its name: {text[:80]!r}")
         held.append((name, content))
         at += size
     if at != len(rest):
-        raise _refused(path, "it holds more or less than it lists")
+        raise _refused(path, "its content does not match its list of kernels")
     return digest, held
 
 

@@ -87,14 +87,12 @@ def read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
-        reason = "is no file" if not stat.S_ISREG(facts.st_mode) else facts_reason(facts)
+        reason = "is not a regular file" if not stat.S_ISREG(facts.st_mode) else facts_reason(facts)
         if reason:
             raise BuildError(f"a stored kernel {reason}", found=path.name)
         data = file.read()
     if name is None or digest_of(data) != name.digest:
-        raise BuildError(
-            "the content of a stored kernel is not what its name says", found=path.name
-        )
+        raise BuildError("the content of a stored kernel does not match its name", found=path.name)
     return data
 
 

@@ -191,7 +191,7 @@ class KernelStore:
             return path, len(data), used
         if others:
             SESSION.emit(
-                Fallback(code="FB313", reason=f"{title}: {others} stored, none of this machine")
+                Fallback(code="FB313", reason=f"{title}: {others} stored, none for this machine")
             )
         return None
 
@@ -248,7 +248,8 @@ class KernelStore:
         raise BuildError(
             "a kernel could not be written",
             found="; ".join(failed),
-            todo="set TMPDIR or GRAFTJIT_CACHE_DIR to a folder that can be written and has room",
+            todo="set TMPDIR or GRAFTJIT_CACHE_DIR to a folder that can be written and"
+            " has free space",
         )
 
     def scratch_roots(self) -> Iterator[Path]:
@@ -291,7 +292,7 @@ class KernelStore:
         mend = (
             "Set GRAFTJIT_CACHE_DIR to a folder of your own"
             if code == "FB314"
-            else "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has room"
+            else "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has free space"
         )
         SESSION.warn_once(
             "WN602",

@@ -266,7 +266,7 @@ def test_replacement_code_shows_graph_effects_break_and_resume_function() -> Non
     text = graftjit.lower(breaking, torch.ones(4), [])["bytecode"].text()
     order = ["# in place of breaking", "v0 = x", "graph_breaking(v0)", "# the graph: f32[4] -> f32[4]",
              "change_list(", "# test_decompile.py:", 'print("out loud")', "return breaking_from_line_",
-             "# goes on at", "as_written_from_line_"]  # fmt: skip
+             "# continues at", "as_written_from_line_"]  # fmt: skip
     places = [text.index(word) for word in order]
     assert places == sorted(places), text
 

@@ -92,7 +92,7 @@ def test_a_second_model_of_a_class(kind, training, level):
     for run, report in zip(runs[1:], reports[1:], strict=True):
         assert not compiled_something(run)
         assert report.adopted_count == count(run, Adopted) == count(runs[0], Captured)
-        assert "taken over" in str(report)
+        assert "reused" in str(report)
 
 
 def test_what_was_taken_over_outlives_its_maker():

@@ -153,7 +153,7 @@ def test_every_module_of_a_program_that_knows_nothing_of_us(tmp_path, capsys):
     assert [t for t in told[0] if "." not in t] == [t for t in told[1] if "." not in t]
     for a, b in zip(*([float(t) for t in words if "." in t] for words in told), strict=True):
         assert abs(a - b) <= 1e-5 * max(1, abs(a))
-    assert "modules called from outside of another one: Net, MSELoss" in out
+    assert "modules called from outside another one: Net, MSELoss" in out
     report = json.loads(saved.read_text())
     assert {"Net()", "MSELoss()"} <= {frame["frame"] for frame in report["frames"]}
     assert "Linear()" not in {frame["frame"] for frame in report["frames"]} - others

@@ -225,7 +225,7 @@ def test_costs_are_sums_over_kernels_calls_and_lines() -> None:
     assert cost.flops == sum(row.flops for row in cost.lines)
     assert cost.moved == cost.reads + cost.writes >= 4 * (8 * 96 + 96 * 64 + 8 * 64)
     assert cost.peak > 0 and cost.intensity == cost.flops / cost.moved
-    assert "test_lower.py:" in str(cost) and "FLOP a byte" in str(cost)
+    assert "test_lower.py:" in str(cost) and "FLOP per byte" in str(cost)
     assert all(row.name in str(cost) for row in cost.steps)
 
 

@@ -155,7 +155,7 @@ def test_what_value_guards_take_stands_beside_what_guards_take():
     report = f.report()
     (entry,) = report.entries
     assert 0 < entry.value_seconds < entry.guard_seconds
-    assert "of it for values" in str(report)
+    assert "of it for tensor values" in str(report)
 
     plain = jit(lambda x: x + 1)
     for _ in range(100):

@@ -125,7 +125,7 @@ def test_what_to_do_leads_to_the_break(opened, report):
     page.locator(".card[data-kind='break'] button.place").click()
     assert page.locator("#panel-source").is_visible()
     story = page.locator("details.story[open]")
-    assert "torch.where" in story.inner_text() and "170 us a call" in story.inner_text()
+    assert "torch.where" in story.inner_text() and "170 us per call" in story.inner_text()
     carets = page.locator(".marks .carets").inner_text()
     assert carets.strip() == "^" * 19
     text = line(page, 31).locator(".text").inner_text()

@@ -52,7 +52,7 @@ def test_the_digest_names_the_bundle(tmp_path, made):
     store = KernelStore(tmp_path / "second")
     digest = made.read_bytes().splitlines()[1].decode()
     assert bundle.load(store, made, digest).digest == digest
-    with pytest.raises(UserError, match="another bundle"):
+    with pytest.raises(UserError, match="another digest"):
         bundle.load(store, made, "0" * 64)
 
 
@@ -108,7 +108,7 @@ def test_a_damaged_kernel_is_not_saved(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     saved = bundle.save(store, tmp_path / "kernels.bundle")
     assert saved.kernels == 1 and len(saved.refused) == 1
-    assert "not what its name says" in saved.refused[0]
+    assert "does not match its name" in saved.refused[0]
 
 
 def test_where_nothing_can_be_written(tmp_path, made):
@@ -118,7 +118,7 @@ def test_where_nothing_can_be_written(tmp_path, made):
         bundle.load(KernelStore(tmp_path / "first"), tmp_path / "missing")
     (tmp_path / "open").mkdir(mode=0o777)
     (tmp_path / "open").chmod(0o777)
-    with pytest.raises(UserError, match="cannot take a bundle"):
+    with pytest.raises(UserError, match="cannot be loaded into the kernel store"):
         bundle.load(KernelStore(tmp_path / "open"), made)
 
 

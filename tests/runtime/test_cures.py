@@ -11,17 +11,25 @@ from graftjit.runtime.report import cures
 @pytest.mark.parametrize(
     ("code", "reason", "part"),
     [
-        ("GB104", "Tensor.item()", "leave out .item()"),
+        ("GB104", "Tensor.item()", "remove .item()"),
         ("GB104", "Tensor.tolist()", "reductions"),
-        ("GB104", "float() of a tensor", "leave the tensor as it is"),
+        ("GB104", "float() of a tensor", "keep the tensor"),
         ("GB104", "a tensor in an f-string", "write the text after"),
-        ("GB123", "percentile() of what is no constant or array made here", "torch.quantile"),
-        ("GB123", "concatenate() of what is no constant or array made here", "use torch.cat"),
-        ("GB123", "sin() of what is no constant or array made here", "use torch.sin"),
+        (
+            "GB123",
+            "percentile() of a value that is not a constant or an array made here",
+            "torch.quantile",
+        ),
+        (
+            "GB123",
+            "concatenate() of a value that is not a constant or an array made here",
+            "use torch.cat",
+        ),
+        ("GB123", "sin() of a value that is not a constant or an array made here", "use torch.sin"),
         (
             "GB114",
             "a backward through a history from outside of the graph",
-            "mend the breaks before",
+            "fix the breaks before",
         ),
     ],
 )
@@ -30,7 +38,7 @@ def test_breaks(code, reason, part):
 
 
 @pytest.mark.parametrize(("code", "reason"), [("GB103", "print()"), ("GB104", "'in' on a tensor"),
-                                              ("GB123", "busday_count() of what is no constant or array made here")])  # fmt: skip
+                                              ("GB123", "busday_count() of a value that is not a constant or an array made here")])  # fmt: skip
 def test_breaks_of_which_no_more_is_known(code, reason):
     assert cures.of_break(code, reason) == codes.lookup(code).cure
 
@@ -57,8 +65,8 @@ def test_every_function_of_torch_that_is_named_is_there():
         ("RC402", "x", "cuda:0 f32[3]", "cpu f32[3]", "one device"),
         ("RC403", "k", "3", "2", "pass k as a tensor: torch.tensor(3)"),
         ("RC403", "self.k", "3.5", "2.5", "keep self.k in a tensor"),
-        ("RC403", ".stack0", "np.float32(1.5)", "np.float32(2.5)", "mend the break"),
-        ("RC403", "the result of f(x)", "0.25", "0.5", "as an input after three values"),
+        ("RC403", ".stack0", "np.float32(1.5)", "np.float32(2.5)", "fix the break"),
+        ("RC403", "the result of f(x)", "0.25", "0.5", "after three values, graphs take it"),
         ("RC403", "self.mode", "'a'", "'b'", "each value of self.mode"),
         ("RC405", "self.seen", "3", "2", "each length of self.seen"),
         ("RC405", "self.state", "[a, b]", "[]", "none, if the first call fills it"),

@@ -48,7 +48,7 @@ def test_rendering(checks):
     text = doctor.render(checks)
     assert max(len(line) for line in text.splitlines()) <= 100
     bad = sum(check.state == "mend" for check in checks)
-    assert text.endswith("all is well" if bad == 0 else f"{bad} to mend")
+    assert text.endswith("all is well" if bad == 0 else f"{bad} to fix")
 
 
 def test_main_prints_and_tells_by_its_status(capsys, monkeypatch):

@@ -279,8 +279,8 @@ def test_what_a_launch_cannot_take_at_a_call(load, fake):
     "change, said",
     [
         ({"programs": 2**31}, "at most 2147483647"),
-        ({"device": CPU}, "no CUDA device"),
-        ({"device": torch.device("cuda")}, "no CUDA device"),
+        ({"device": CPU}, "a device without CUDA"),
+        ({"device": torch.device("cuda")}, "a device without CUDA"),
         ({"threads": 0}, "0 threads"),
         ({"threads": 2048}, "1 to 1024"),
         ({"numbers": (1,), "kinds": ""}, "numbers of other kinds"),
@@ -546,7 +546,7 @@ def test_an_error_around_a_launch(fake, function):
 def test_torch_does_not_tell_its_stream(load, fake):
     run = load(spec(1, 1, launch("k 8", (0,)), outputs=(0,)))
     fake.fail("aoti_torch_get_current_cuda_stream", 1)
-    with pytest.raises(torch.AcceleratorError, match="torch does not tell its current stream"):
+    with pytest.raises(torch.AcceleratorError, match="torch's current stream cannot be read"):
         run(torch.zeros(1))
 
 
@@ -582,7 +582,7 @@ def test_reasons(fake, tmp_path):
     with pytest.raises(BuildError, match="there is no CUDA driver"):
         driver.load(cubin("k 8"), "k")
     driver.DRIVER.use(fake.path, str(tmp_path / "libtorch_cuda.so"))
-    assert "torch does not tell its CUDA stream" in driver.available()
+    assert "torch's CUDA stream cannot be read" in driver.available()
     fake.library.fake_cuda_version(11080)
     driver.DRIVER.use(fake.path, fake.path)
     assert driver.available() == "the CUDA driver is too old: 11.8; kernels need 12.0 or newer"

@@ -90,7 +90,7 @@ def test_times_that_differ_by_a_quarter_and_a_microsecond():
         pytest.approx(2e-4),
         "seconds",
     )
-    assert "! slower frame: f, 200.0 us a call, before 100.0" in diff.text()
+    assert "! slower frame: f, 200.0 us per call, before 100.0" in diff.text()
     assert "  faster break: GB103" in diff.text()
     unmeasured = timed(0.0, 0.0, 0.0)
     assert not before.diff(unmeasured) and not unmeasured.diff(before)

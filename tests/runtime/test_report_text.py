@@ -108,12 +108,12 @@ def test_recompiles_for_what_is_an_input_now_are_over():
 
 
 def test_what_needs_no_cure_does_not_hold_back():
-    cure = "none, if the first call fills it and it stays so then"
+    cure = "none, if the first call fills it and it then stays the same"
     recompiles = [
         RecompileRecord(code="RC405", frame="f", source="state", now="[1]", before="[]", cure=cure)
     ]
     report = made.made_up(frames=[FrameRecord(frame="f", graphs=2)], recompiles=recompiles)
-    assert "compiled again, as is to be expected" in report.text()
+    assert "compiled again, as expected" in report.text()
     assert "holds it back" not in report.text()
 
 

@@ -107,7 +107,7 @@ def test_a_drawn_number_has_the_name_of_its_expression() -> None:
     graftjit.reset()
     text = " ".join(run(drawn).text().split())
     assert "the result of random.uniform(-1, 1)" in text
-    assert "mend the break that makes it a Python value" not in text
+    assert "fix the break that makes it a Python value" not in text
 
 
 def test_a_loop_whose_body_breaks() -> None:
@@ -115,8 +115,8 @@ def test_a_loop_whose_body_breaks() -> None:
     graftjit.reset()
     (loop,) = (record for record in run(in_a_loop).breaks if record.code == "GB120")
     line = in_a_loop.__code__.co_firstlineno + 2
-    assert loop.reason == f"the steps left of a loop whose body breaks (line {line})"
-    assert loop.cure.startswith("mend the break in its body")
+    assert loop.reason == f"the remaining steps of a loop whose body breaks (line {line})"
+    assert loop.cure.startswith("fix the break in its body")
 
 
 def listed(x: Any, steps: Any) -> Any:
@@ -139,7 +139,7 @@ def test_a_loop_over_an_iterator_from_outside(program: Callable[..., Any]) -> No
         outside(torch.ones(3), iter([1.0, 2.0]))
     (record,) = outside.report().breaks
     assert record.reason == "a loop over an iterator from outside"
-    assert "mend the break in its body" not in record.cure
+    assert "fix the break in its body" not in record.cure
 
 
 def test_an_optional_argument_does_not_grow() -> None:
@@ -153,12 +153,12 @@ def test_what_grows_is_told_so() -> None:
     f = graftjit.jit(lambda x, seen: x * len(seen))
     for length in (1, 2, 3):
         f(torch.ones(2), list(range(length)))
-    assert "grows call by call" in f.report().recompiles[-1].cure
+    assert "grows with each call" in f.report().recompiles[-1].cure
     assert f.report().recompiles[-1].code in codes.CODES
 
 
 def test_a_size_that_stays_plain_is_told_with_the_operator() -> None:
-    """Not "as is to be expected", nor an input of the graph."""
+    """Not "as expected", nor an input of the graph."""
     graftjit.reset()
     g = graftjit.jit(lambda x: x.unfold(0, 3, 3).clone() + torch.unfold_copy(x, 0, 3, 3))
     for length in (7, 9, 11, 14):
@@ -166,9 +166,9 @@ def test_a_size_that_stays_plain_is_told_with_the_operator() -> None:
     report = g.report()
     text = " ".join(report.text().split())
     assert report.graph_count == 4
-    assert "plain, for aten.unfold_copy.default takes no open one" in text
-    assert "as is to be expected" not in text
-    assert "aten.unfold_copy.default takes no open one" in report.recompiles[-1].cure
+    assert "constant, because aten.unfold_copy.default takes no symbolic number" in text
+    assert "as expected" not in text
+    assert "aten.unfold_copy.default takes no symbolic number" in report.recompiles[-1].cure
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_function_that_asks_for_a_plain_size_is_named(
     for length in (7, 9, 11, 14):
         jitted(torch.randn(length))
     last = jitted.report().recompiles[-1]
-    assert last.code == "RC411" and f"{name} takes no open one" in last.cure
+    assert last.code == "RC411" and f"{name} takes no symbolic number" in last.cure
 
 
 def test_a_function_that_fails_over_open_sizes_is_named() -> None:
@@ -201,8 +201,8 @@ def test_a_function_that_fails_over_open_sizes_is_named() -> None:
             model(torch.randn(2, rows, 4))
     text = " ".join(model.report().text().split())
     assert model.report().graph_count == 4
-    assert "lstm() takes no open one" in model.report().recompiles[-1].cure
-    assert "as is to be expected" not in text
+    assert "lstm() takes no symbolic number" in model.report().recompiles[-1].cure
+    assert "as expected" not in text
 
 
 def test_several_sizes_that_are_compared() -> None:
@@ -233,7 +233,9 @@ def _with_times(hits: int, call: float, plain: float) -> Report:
 
 def test_a_callable_that_is_slower_than_plain_python_is_told_so() -> None:
     slow = _with_times(100, 300e-6, 100e-6)
-    told = "slower than plain Python: a compiled call of f takes 300 us, one as written 100 us"
+    told = (
+        "slower than plain Python: a compiled call of f takes 300 us, a call in plain Python 100 us"
+    )
     assert told in " ".join(slow.text().split())
     assert told[1:] in head_of(slow).verdict
     assert slow.frames[0].plain_seconds == pytest.approx(100e-6)

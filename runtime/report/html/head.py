@@ -97,7 +97,7 @@ def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
         return "poor", f"{slower[0].upper()}{slower[1:]}."
     if frame is not None and frame.compiled_share >= 0:
         mood = "poor" if frame.compiled_share < 0.5 else "good" if clean else "fair"
-        return mood, f"{percent(frame.compiled_share)} of a call runs compiled."
+        return mood, f"{percent(frame.compiled_share)} of the time of a call is in compiled code."
     if clean:
         return "good", "All that was captured runs compiled."
     return "fair", "Compiled, but not as one piece."
@@ -113,11 +113,11 @@ def _held(report: Report, mend: list[ToMend]) -> str:
     ]
     told = [counted(count, word) for count, word in counts if count]
     if not _captured(report):
-        return "" if told else "The function was not called, or only in plain Python."
+        return "" if told else "The function was not called, or only plain Python ran it."
     if not told:
         inputs = f" {counted(settled, 'recompile')} made sizes inputs." if settled else ""
         return f"Nothing holds it back: no graph break, nothing left to recompile.{inputs}"
-    where = f", first of all at {mend[0].place}" if mend and mend[0].place else ""
+    where = f", first at {mend[0].place}" if mend and mend[0].place else ""
     listed = told[0] if len(told) == 1 else ", ".join(told[:-1]) + " and " + told[-1]
     return f"Held back by {listed}{where}."
 
@@ -134,7 +134,7 @@ def _figures(report: Report) -> tuple[Figure, ...]:
         out.append(
             Figure(
                 duration(dearest.seconds_a_call),
-                "a call",
+                "per call",
                 f"{dearest.frame}, mean of {counted(dearest.samples, 'sample')}",
             )
         )
@@ -170,7 +170,7 @@ def _figures(report: Report) -> tuple[Figure, ...]:
 
 def _cost_of_breaks(report: Report) -> str:
     spent = sum(b.seconds for b in report.breaks)
-    return f"{duration(spent)} a call" if spent else "" if report.breaks else "none"
+    return f"{duration(spent)} per call" if spent else "" if report.breaks else "none"
 
 
 def _to_mend(report: Report) -> list[ToMend]:

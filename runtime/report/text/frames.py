@@ -57,9 +57,9 @@ def _frame(
     if frame.seconds_a_call:
         share = frame.compiled_share
         told = f" ({percent(share)} compiled)" if share >= 0 else ""
-        facts.append(f"{duration(frame.seconds_a_call)} a call{told}")
+        facts.append(f"{duration(frame.seconds_a_call)} per call{told}")
     if frame.plain_seconds:
-        facts.append(f"{duration(frame.plain_seconds)} where it ran as written")
+        facts.append(f"{duration(frame.plain_seconds)} per call in plain Python")
     yield from wrap([", ".join(facts)], width, "    ", "      ")
     # The entries with the most hits are shown, in the order in which they were made.
     busiest = sorted(entries, key=lambda entry: (-entry.hits, entry.number))
@@ -87,12 +87,12 @@ def _entry(entry: EntryRecord, frame: FrameRecord, width: int, verbosity: int) -
         facts.append("is_compiling() said True")
     facts.append(counted(entry.hits, "hit"))
     if entry.adopted:
-        facts.append("taken over")
+        facts.append("reused")
     elif entry.stages:
         stages = ", ".join(f"{stage} {duration(spent)}" for stage, spent in entry.stages if spent)
         facts.append(f"made in {duration(sum(spent for _stage, spent in entry.stages))}")
         facts[-1] += f" ({stages})" if verbosity > 1 else ""
     if not entry.alive:
-        facts.append("gone")
+        facts.append("dropped")
     head = f"    entry {entry.number}: "
     yield from wrap(["; ".join(facts)], width, head, "      ")

@@ -137,7 +137,7 @@ def _price(seconds: float, whole: float) -> str:
     if not seconds:
         return ""
     share = f" ({percent(min(1.0, seconds / whole))})" if whole > seconds else ""
-    return f"{duration(seconds)} a call{share}"
+    return f"{duration(seconds)} per call{share}"
 
 
 # -- Recompiles ------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def render_lines(report: Report, width: int = 100, verbosity: int = 1) -> Iterat
     if found:
         title = "what holds it back, most expensive first"
         if all(problem.expected for problem in found):
-            title = "compiled again, as is to be expected"
+            title = "compiled again, as expected"
         yield from _part(title, problems.lines(found, width, room))
     if verbosity > 1 or frames.worth_showing(report):
         yield from _part("frames", frames.lines(report, width, verbosity))

@@ -23,7 +23,7 @@ def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
     title = cut(f"graftjit report: {report.name}", width)
     yield line((title, "head"))
     if not report.frames:
-        told = "nothing has been captured yet: it was not called, or only in plain Python"
+        told = "nothing has been captured yet: it was not called, or only plain Python ran it"
         yield line(INDENT, told)
         return
     yield from wrap(_verdict(report), width, INDENT, INDENT)
@@ -88,12 +88,15 @@ def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
     call, calls = frame.seconds_a_call, max(1, frame.calls_seen)
     if call > SLOWER * plain:
         compiled = f"a compiled call of {frame.frame} takes {duration(call)}"
-        told = f"slower than plain Python: {compiled}, one as written {duration(plain)}"
+        told = f"slower than plain Python: {compiled}, a call in plain Python {duration(plain)}"
         yield frame.hits * (call - plain), told
     made = sum(seconds for _stage, seconds in frame.seconds)
     saved = frame.hits * max(0.0, plain - call) if call else 0.0
     if frame.recompiles >= MANY and made - saved > (SLOWER - 1) * calls * plain:
-        each = f"{counted(calls, 'call')} of {frame.frame}, which take {duration(plain)} as written"
+        each = (
+            f"{counted(calls, 'call')} of {frame.frame}, which take"
+            f" {duration(plain)} each in plain Python"
+        )
         told = f"slower than plain Python so far: {duration(made)} to compile for {each}"
         yield made - saved, told
 
@@ -138,14 +141,14 @@ def _work_facts(report: Report) -> list[str]:
             )
     if report.adopted_count:
         taken = counted(report.adopted_count, "entry")
-        facts.append(f"{taken} taken over from another callable of the same class or code")
+        facts.append(f"{taken} reused from another callable of the same class or code")
     return facts
 
 
 def checked(seconds: float, values: float) -> str:
     """The time of the guards, and the part of it for value guards
     (`runtime.guards.value_guards`)."""
-    return duration(seconds) + (f", {duration(values)} of it for values" if values else "")
+    return duration(seconds) + (f", {duration(values)} of it for tensor values" if values else "")
 
 
 def _a_hit(report: Report, of: Callable[[EntryRecord], float]) -> float:

@@ -57,7 +57,7 @@ function kernelDetails(number) {
   return [
     el('h2', null, kernel.name),
     facts([
-      ['what', kernel.kind === 'call' ? 'a call of a library' : 'a kernel made here'], ['shape', kernel.shape], ['device', kernel.device],
+      ['what', kernel.kind === 'call' ? 'a library call' : 'a kernel that graftjit made'], ['shape', kernel.shape], ['device', kernel.device],
       ['time', kernel.seconds > 0 ? `${seconds(kernel.seconds)}, median of ${counted(kernel.samples, 'run')}` : ''],
       ['moves', moved(kernel) ? `${bytes(kernel.reads) === NONE ? '0 B' : bytes(kernel.reads)} in, ${bytes(kernel.writes)} out${kernel.seconds > 0 ? `, ${rate(gigabytes(kernel), 'B/s')}` : ''}` : ''],
       ['computes', kernel.flops ? `${scaled(kernel.flops, [[1e12, 'TFLOP'], [1e9, 'GFLOP'], [1e6, 'MFLOP'], [1e3, 'kFLOP'], [1, 'FLOP']])}` : ''],
@@ -66,7 +66,7 @@ function kernelDetails(number) {
     listed('Not fused', kernel.unfused.map((reason) => el('li', null, el('span', null, el('span', { class: 'tag' }, reason.code), ` ${reason.why}`, reason.neighbour ? ` (${reason.neighbour})` : ''))), 6),
     listed('Lines', kernel.lines.map(lineItem)), listed('Nodes', [...chosen.nodes].map(nodeItem)),
     text ? [el('h3', null, 'Source'), el('div', { class: 'code', tabindex: '0', role: 'region', 'aria-label': `Source of ${kernel.name}` }, coloured(el('span'), text.text, text.runs))]
-      : kernel.source === -2 ? el('p', { class: 'empty' }, 'Its source is left out of the page, for its size; the report as JSON has it.') : '',
+      : kernel.source === -2 ? el('p', { class: 'empty' }, 'Its source is too large for this page; the report as JSON has it.') : '',
   ];
 }
 
@@ -86,7 +86,7 @@ function breakDetails(id) {
   const record = R.breaks[id];
   return [
     el('h2', null, `${record.code} ${record.title}`), record.at ? listed('Line', [lineItem(record.at)]) : '',
-    facts([['why', record.reason || record.why], ['cost', record.seconds > 0 ? `${seconds(record.seconds)} a call` : record.cost], ['cure', record.cure], ['met', record.count > 1 ? `${record.count} times` : '']]),
+    facts([['why', record.reason || record.why], ['cost', record.seconds > 0 ? `${seconds(record.seconds)} per call` : record.cost], ['cure', record.cure], ['met', record.count > 1 ? `${record.count} times` : '']]),
   ];
 }
 

@@ -70,7 +70,7 @@ function graphPanel(panel) {
   const grouped = el('button', {
     type: 'button', class: 'plain-button', 'aria-pressed': 'true', id: 'grouped',
     onclick: () => { graph.grouped = !graph.grouped; grouped.setAttribute('aria-pressed', String(graph.grouped)); openGraph(graph.number); },
-  }, 'One box a kernel');
+  }, 'One box per kernel');
   panel.append(
     el('div', { class: 'tools' }, pick, grouped, el('span', { class: 'zoom', role: 'group', 'aria-label': 'Size of the drawing' },
       el('button', { type: 'button', class: 'plain-button', 'aria-label': 'Smaller', onclick: () => zoom(1 / 1.25) }, '−'),

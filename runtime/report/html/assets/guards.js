@@ -46,7 +46,7 @@ function leaf({ guard, id }, _name) {
 }
 
 function guardsPanel(panel) {
-  if (!R.guards.length) return panel.append(el('p', { class: 'empty' }, 'No guard holds.'));
+  if (!R.guards.length) return panel.append(el('p', { class: 'empty' }, 'There is no guard.'));
   const rows = R.guards.map((guard, id) => ({ guard, id, text: `${guard.text} ${guard.kind} ${guard.source} ${placeText(guard.at)}`.toLowerCase() }));
   const tree = el('div', { class: 'tree' });
   const count = el('span', { role: 'status' });
@@ -63,7 +63,7 @@ function guardsPanel(panel) {
   };
   const filter = el('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter guards', oninput: (event) => draw(event.target.value) });
   panel.append(
-    el('p', { class: 'lead' }, 'What must hold for a call to be answered by what was compiled. If one does not, the call is compiled anew.'),
+    el('p', { class: 'lead' }, 'A call runs a compiled entry only if all its guards hold. If a guard fails, the call is compiled again.'),
     el('div', { class: 'table-tools' }, filter, count), tree);
   draw('');
   onChoice((go) => {

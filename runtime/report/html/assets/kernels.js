@@ -57,7 +57,7 @@ function kernelsPanel(panel) {
       label: 'Schedules', rows: R.schedules, columns: [
         { title: 'Kernel', mono: true, text: (s) => s.name, key: (s) => s.name },
         { title: 'Chosen', text: (s) => s.chosen, key: (s) => s.chosen },
-        { title: 'Ways tried', wide: true, text: (s) => s.times.map(([way, time]) => `${way} ${seconds(time)}`).join(', ') },
+        { title: 'Schedules tried', wide: true, text: (s) => s.times.map(([way, time]) => `${way} ${seconds(time)}`).join(', ') },
         { title: 'Remembered', text: (s) => (s.remembered ? 'yes' : 'no') },
       ],
     }));
@@ -95,13 +95,13 @@ function roofline() {
   const text = `Roofline of ${counted(dots.length, 'kernel')}`;
   const drawn = dots.map(({ kernel, number, x, y }) => svg('circle', {
     class: `dot ${kernel.kind}`, cx: X(x), cy: Y(y), r: 4 + 9 * Math.sqrt(mostWeight ? kernel.weight / mostWeight : 0), data: { kernel: number }, onclick: () => choose('kernel', number),
-  }, svg('title', null, `${kernel.name}: ${rate(y, 'FLOP/s')} at ${x.toPrecision(2)} FLOP a byte, ${seconds(kernel.seconds)}`)));
+  }, svg('title', null, `${kernel.name}: ${rate(y, 'FLOP/s')} at ${x.toPrecision(2)} FLOP per byte, ${seconds(kernel.seconds)}`)));
   onChoice(() => drawn.forEach((dot) => dot.classList.toggle('is-linked', chosen.kernels.has(Number(dot.dataset.kernel)))));
   return el('figure', { class: 'chart', css: { margin: '0 0 1.2rem' } },
     svg('svg', { viewBox: `0 0 ${wide} ${high}`, role: 'img', 'aria-label': `${text}; the table below has the same kernels` },
       grid, roofPath(roof, X, Y, x0, x1), drawn,
-      svg('text', { x: (left + wide) / 2, y: high - 6, 'text-anchor': 'middle' }, 'floating-point operations a byte moved'),
-      svg('text', { x: 14, y: (high - bottom) / 2, 'text-anchor': 'middle', transform: `rotate(-90 14 ${(high - bottom) / 2})` }, 'operations a second')));
+      svg('text', { x: (left + wide) / 2, y: high - 6, 'text-anchor': 'middle' }, 'floating-point operations per byte moved'),
+      svg('text', { x: 14, y: (high - bottom) / 2, 'text-anchor': 'middle', transform: `rotate(-90 14 ${(high - bottom) / 2})` }, 'operations per second')));
 }
 
 function roofPath(roof, X, Y, x0, x1) {

@@ -142,12 +142,12 @@ function entriesTable() {
     label: 'Entries: what was compiled for which frame', rows: R.entries, columns: [
       { title: 'Frame', mono: true, text: (e) => e.frame, key: (e) => e.frame },
       { title: 'Entry', num: true, text: (e) => String(e.number), key: (e) => e.number },
-      { title: 'Kind', text: (e) => [e.kind, e.resumed && 'resumed', e.adopted && 'adopted', e.claimed && 'is_compiling() said True', !e.alive && 'gone'].filter(Boolean).join(', '), key: (e) => e.kind },
+      { title: 'Kind', text: (e) => [e.kind, e.resumed && 'resumed', e.adopted && 'reused', e.claimed && 'is_compiling() said True', !e.alive && 'dropped'].filter(Boolean).join(', '), key: (e) => e.kind },
       { title: 'Operators → kernels', text: (e) => `${e.operators} → ${counted(e.kernels, 'kernel')}${e.library ? ` + ${counted(e.library, 'library call')}` : ''}`, key: (e) => e.operators, num: false },
       { title: 'Guards', num: true, text: (e) => `${e.guards}${e.guard_seconds > 0 ? ` (${seconds(e.guard_seconds)}${e.value_seconds > 0 ? `, ${seconds(e.value_seconds)} for values` : ''})` : ''}`, key: (e) => e.guards },
       { title: 'Hits', num: true, text: (e) => String(e.hits), key: (e) => e.hits },
-      { title: 'To make', num: true, text: (e) => seconds(e.stages.reduce((sum, [, time]) => sum + time, 0)), key: (e) => e.stages.reduce((sum, [, time]) => sum + time, 0) },
-      { title: 'Of that', wide: true, text: stages },
+      { title: 'Made in', num: true, text: (e) => seconds(e.stages.reduce((sum, [, time]) => sum + time, 0)), key: (e) => e.stages.reduce((sum, [, time]) => sum + time, 0) },
+      { title: 'Stages', wide: true, text: stages },
     ],
   });
 }

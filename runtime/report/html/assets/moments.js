@@ -3,7 +3,7 @@
 const KINDS = ['capture', 'stage', 'build', 'break', 'recompile', 'adopted', 'fallback', 'plain', 'warning'];
 
 function recompilesPanel(panel) {
-  panel.append(el('p', { class: 'lead' }, 'Each time a call met no entry that fits it was compiled again: what the value is now, and what the nearest entry was made for.'));
+  panel.append(el('p', { class: 'lead' }, 'A call that no entry fits is compiled again. Each row shows the value now, and the value that the nearest entry was made for.'));
   const moments = R.timeline.filter((m) => m.kind === 'recompile' || m.kind === 'capture');
   if (R.recompiles.length && moments.length) panel.append(lanes(moments, 'Captures and recompiles over time'));
   panel.append(table({
@@ -82,7 +82,7 @@ function timelinePanel(panel) {
   if (!R.timeline.length) return panel.append(el('p', { class: 'empty' }, 'Nothing has happened yet.'));
   const start = Math.min(...R.timeline.map((m) => m.when));
   panel.append(
-    el('p', { class: 'lead' }, 'Captures, builds of kernels and breaks in the order in which they happened. Times of rest are drawn short.'),
+    el('p', { class: 'lead' }, 'Captures, builds of kernels and breaks in the order in which they happened. Idle times are drawn short.'),
     lanes(R.timeline, 'Timeline'),
     table({
       label: 'What happened', rows: R.timeline, sort: 0, columns: [

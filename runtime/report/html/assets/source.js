@@ -131,9 +131,9 @@ function breakStory(inside, text, ids) {
   }
   inside.append(story('break', ids.join(' '), record, [
     ['why', record.reason || record.why],
-    ['cost', record.seconds > 0 ? `${seconds(record.seconds)} a call, measured over ${counted(record.samples, 'sample')}` : record.cost],
+    ['cost', record.seconds > 0 ? `${seconds(record.seconds)} per call, measured over ${counted(record.samples, 'sample')}` : record.cost],
     ['cure', record.cure],
-  ], [record.seconds > 0 && `${seconds(record.seconds)} a call`, times > 1 && `met ${times} times`].filter(Boolean).join(', ')));
+  ], [record.seconds > 0 && `${seconds(record.seconds)} per call`, times > 1 && `met ${times} times`].filter(Boolean).join(', ')));
 }
 
 // Columns are told in bytes of UTF-8, as Python's compiler counts them.
