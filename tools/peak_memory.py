@@ -24,16 +24,16 @@ MOST = 24  # values shown of a program
 
 def plans_of(name: str, seed: int = 0) -> list[Any]:
     """The plans of the programs that a workload runs, in the order in which they were made."""
-    from graftjit.codegen.schedule import plan as schedule
+    from graftjit.codegen import pipeline
 
     found: list[Any] = []
-    before = schedule.spec
+    before = pipeline.spec_of
 
     def kept(made: Any, *rest: Any, **named: Any) -> Any:
         found.append(made)
         return before(made, *rest, **named)
 
-    schedule.spec = kept
+    pipeline.spec_of = kept
     try:
         for system in ("eager", "graftjit"):
             torch.manual_seed(seed)
@@ -44,7 +44,7 @@ def plans_of(name: str, seed: int = 0) -> list[Any]:
             seen = peak(lambda: wrapped(*inputs))  # noqa: B023
             print(f"{name} under {system}: {_mib(seen.peak)} MiB, {_mib(seen.kept)} of them kept")
     finally:
-        schedule.spec = before
+        pipeline.spec_of = before
     return found
 
 

@@ -709,7 +709,7 @@ def no_compiler():
     return f, (t(),)
 
 
-@raises("FB303", around=lambda: faulty(planned.cpp, "render"), level="O1", line=False)
+@raises("FB303", around=lambda: faulty(planned.renderer, "render"), level="O1", line=False)
 def no_code():
     def f(x):
         return x.cos() + 1

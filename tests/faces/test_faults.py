@@ -339,7 +339,7 @@ def _failing_steps(monkeypatch: Any) -> list[int]:
         return scope["fault"], slots, numbers
 
     monkeypatch.setattr(executor, "call_form", call_form)
-    monkeypatch.setattr(executor.operators, "plan", lambda *_: None)
+    monkeypatch.setattr(executor.aten_calls, "plan", lambda *_: None)
     monkeypatch.setattr(SESSION, "_warned", set())
     return failed
 

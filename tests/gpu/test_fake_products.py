@@ -53,7 +53,7 @@ def races(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("fastest", [0, 1])
 def test_the_faster_way_is_taken(races, fastest, monkeypatch):
-    monkeypatch.setattr(tune_gpu.tune, "remembered", lambda *_: None)
+    monkeypatch.setattr(tune_gpu.cpu, "remembered", lambda *_: None)
     races.fastest = fastest
     given = _tensors()
     fast = graftjit.jit(_linear, config=O2)
@@ -80,7 +80,7 @@ def _softmax(x):
 
 
 def test_tiles_are_chosen_by_measurement(races, monkeypatch):
-    monkeypatch.setattr(tune_gpu.tune, "remembered", lambda *_: None)
+    monkeypatch.setattr(tune_gpu.cpu, "remembered", lambda *_: None)
     monkeypatch.setattr(tune_gpu, "BYTES", 1 << 10)
     torch.manual_seed(3)
     given = cuda(12, 200)

@@ -128,7 +128,7 @@ def test_how_often_the_machine_is_measured_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(roofline, "_known", {})
     monkeypatch.setattr(roofline, "_recalled", lambda *_: ROWS)
     monkeypatch.setattr(roofline, "_measured", lambda: measured.append(0) or ROWS)
-    monkeypatch.setattr(roofline.kept_notes, "keep", lambda *_: None)
+    monkeypatch.setattr(roofline.notes, "keep", lambda *_: None)
     monkeypatch.setattr(roofline.time, "monotonic", lambda: now[0])
     for _ in range(5):
         roofline.again()
