@@ -154,10 +154,19 @@ def plain_store(m: Machine, value: Any, name: str, item: Value | None, raw: bool
     elif not _DICT_OFFSET(real_class(value)):
         raise _no_place(value, name, found is MISSING, deleted=item is None)
     if item is None and is_kind(found, types.MemberDescriptorType):
-        load_attr(m, value, name)  # deleting a missing name raises
+        _holds(m, value, name, found)
     elif item is None:
         _its_own(m, value, name)
     set_in_overlay(m, value, name, item, raw)
+
+
+def _holds(m: Machine, value: Any, name: str, member: Any) -> None:
+    """Check that the object's slot is filled, before its deletion; `__getattr__` is not asked."""
+    try:
+        bind_raw(m, value, name, member)
+    except NoAttribute:  # the text of a deletion is another
+        cls = real_class(value)
+        raise NoAttribute(name, cls.__name__ if cls else "?") from None
 
 
 def _its_own(m: Machine, value: Any, name: str) -> None:

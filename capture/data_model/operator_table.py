@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 from typing import Any
 
@@ -38,3 +39,13 @@ UNARY: dict[str, tuple[Any, str]] = {
     "+": (operator.pos, "__pos__"),
     "~": (operator.invert, "__invert__"),
 }
+# The numbers that the C operators of a number take as the second operand.
+TAKES: dict[type, tuple[type, ...]] = {
+    int: (int,),
+    float: (int, float),
+    complex: (int, float, complex),
+}
+# Classes that C compares with each other and with what derives from them.
+COMPARED = (
+    int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque,
+)  # fmt: skip

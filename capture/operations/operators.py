@@ -19,7 +19,7 @@ import torch
 from ...runtime.safe_access import in_classes
 from ..breaks import Break
 from ..data_model import attributes, iteration
-from ..data_model.operator_table import BINARY, COMPARE, INPLACE, UNARY
+from ..data_model.operator_table import BINARY, COMPARE, COMPARED, INPLACE, TAKES, UNARY
 from ..exact_type import is_kind
 from ..torch_models import calls, indexing, numpy_arrays
 from ..types import classes, container_methods, enums, set_operators
@@ -143,6 +143,11 @@ def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | N
 def _inplace(m: Machine, symbol: str, name: str, left: Value, right: Value) -> Value | None:
     """left <symbol>= right where left changes in place; None if it has no such form."""
     if isinstance(left, Sequence) and left.cls is list and symbol in ("+=", "*="):
+        if isinstance(right, (Obj, Instance)):
+            # A list has the slots of sequences alone: the other's reflected method runs first.
+            method = _operator_method(m, right, BINARY[symbol[:-1]][2])
+            if method is not None and not _not_implemented(done := m.call(method, [left], {})):
+                return done
         if symbol == "+=":
             container_methods.extend(m, left, right)
         else:
@@ -191,7 +196,7 @@ def _c_may_take(symbol: str, value: Value, other: type | None) -> bool:
     if issubclass(cls, np.generic):
         return True
     if issubclass(cls, _NUMBERS):
-        return False
+        return False  # `_c_takes_number`, where its turn comes
     if symbol in ("%", "%="):
         return issubclass(cls, (str, bytes))
     if (
@@ -200,6 +205,22 @@ def _c_may_take(symbol: str, value: Value, other: type | None) -> bool:
     ):
         return True
     return issubclass(other, cls)
+
+
+def _c_takes_number(owner: Value, other: Value) -> bool:
+    """Whether a number's own C method takes an object of a class derived from a number."""
+    cls, given = attributes.real_class(owner), attributes.real_class(other)
+    if cls is None or given is None:
+        return False
+    return any(issubclass(cls, kind) and issubclass(given, TAKES[kind]) for kind in _NUMBERS)
+
+
+def _c_compares(owner: Value, other: Value) -> bool:
+    """Whether a builtin's own C method may compare it with an object of a derived class."""
+    cls, given = attributes.real_class(owner), attributes.real_class(other)
+    if cls is None or given is None:
+        return True
+    return issubclass(cls, COMPARED) and issubclass(given, COMPARED)
 
 
 def _of_subclass(m: Machine, left: type | None, right: type | None) -> bool:
@@ -242,6 +263,8 @@ def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, refle
         if isinstance(owner, Tensor) and isinstance(other, (Obj, Instance)):
             _tensor_declines(m, symbol, other)
         if not isinstance(owner, (Obj, Instance)):
+            if _c_takes_number(owner, other):
+                raise Break("GB121", f"operator {symbol} of a number and an object derived of one")
             continue
         method = _operator_method(m, owner, method_name)
         if method is None:
@@ -356,6 +379,8 @@ def _compare_objects(
         tries.reverse()
     for owner, method_name, other in tries:
         if not isinstance(owner, (Obj, Instance)):
+            if _c_compares(owner, other):
+                raise Break("GB137", f"{method_name} of a builtin and an object derived of one")
             continue
         cls = attributes.real_class(owner)
         assert cls is not None

@@ -272,3 +272,101 @@ def test_special_methods_that_a_descriptor_gives():
         return x + 1, found, log.copy()
 
     return f, (torch.ones(2), kind)
+
+
+class Count(int):
+    """An int whose reflected methods only an int's operators prefer to their own."""
+
+    def __radd__(self, other: Any) -> Any:
+        return "reflected +"
+
+    def __gt__(self, other: Any) -> Any:
+        return "reflected <"
+
+    def __eq__(self, other: Any) -> Any:
+        return "reflected =="
+
+    __hash__ = int.__hash__
+
+
+class Declines(list):
+    def __radd__(self, other: Any) -> Any:
+        return NotImplemented
+
+    def __eq__(self, other: Any) -> Any:
+        return NotImplemented
+
+
+class DeclinesAsInt(int):
+    __radd__ = __eq__ = __gt__ = lambda self, other: NotImplemented  # type: ignore[assignment]
+    __hash__ = int.__hash__
+
+
+@agrees(level="O1")
+def test_a_number_takes_an_object_derived_of_a_lesser_number() -> tuple:
+    def fn(x: Any) -> Any:
+        y = x + 1
+        two = Count(2)
+        sums = 1.0 + two, 1j + two, 1 + two, True + two
+        asked = 1.0 < two, 1 < two, 2.0 == two, 2j == two, 2 == two, two == 2.0
+        return y * 2, sums, asked
+
+    return fn, (torch.ones(2),)
+
+
+@agrees(level="O1")
+def test_a_builtin_answers_where_the_derived_object_declines() -> tuple:
+    def fn(x: Any) -> Any:
+        y = x + 1
+        two = DeclinesAsInt(2)
+        numbers = 1 + two, 1 < two, 2 == two, two == 2, 2 != two
+        return y * 2, numbers, [1] == Declines([1]), Declines([1]) != [1]
+
+    return fn, (torch.ones(2),)
+
+
+class Reflects(list):
+    def __radd__(self, other: Any) -> Any:
+        return "reflected +"
+
+    def __rmul__(self, other: Any) -> Any:
+        return "reflected *"
+
+
+@agrees(level="O1")
+def test_a_list_that_grows_by_an_object_asks_its_reflected_method_first() -> tuple:
+    def fn(x: Any) -> Any:
+        y = x + 1
+        found: list[Any] = []
+        for other in (Reflects([2]), Declines([2])):
+            kept: Any = [1]
+            kept += other
+            found.append(kept)
+        kept = [1]
+        kept *= Reflects()
+        return y * 2, found, kept
+
+    return fn, (torch.ones(2),)
+
+
+class Falls:
+    __slots__ = ("kept",)
+
+    def __getattr__(self, name: str) -> Any:
+        return 5
+
+
+@agrees(level="O1")
+def test_an_empty_slot_is_deleted() -> tuple:
+    def fn(x: Any) -> Any:
+        y = x + 1
+        said = []
+        for kind in (Left, Falls):
+            try:
+                del kind().kept
+                said.append("deleted")
+            except AttributeError as error:
+                said.append(str(error))
+        return y * 2, said
+
+    return fn, (torch.ones(2),)
