@@ -79,20 +79,20 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
     hold_class(m, value)
     names = _MODULE_DICT(value.value)
     stored = m.heap.globals.get((id(names), name), MISSING)
-    if stored is None:
-        raise NoAttribute(name, "module")
-    if stored is not MISSING:
+    if stored is not MISSING and stored is not None:
         return stored
     if class_attribute(m, value, name) is not MISSING:
         raise Break("GB112", f"attribute {name!r} of a module")
-    if name in names:
-        return m.wrap(names[name], Source("attr", value.source, name))
-    m.guard("no_attr", value.source, name)
+    if stored is MISSING:
+        if name in names:
+            return m.wrap(names[name], Source("attr", value.source, name))
+        m.guard("no_attr", value.source, name)
     getter = class_attribute(m, value, "__getattr__")
     # The method of a module class comes before module.__getattr__.
     if isinstance(getter, types.FunctionType):
         return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
-    if "__getattr__" in names or getter is not MISSING:
+    held = "__getattr__" in names or (id(names), "__getattr__") in m.heap.globals
+    if held or getter is not MISSING:
         raise Break("GB112", f"attribute {name!r} of a module with __getattr__")
     m.guard("no_attr", value.source, "__getattr__")
     raise NoAttribute(name, "module")

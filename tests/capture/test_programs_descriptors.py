@@ -370,3 +370,22 @@ def test_an_empty_slot_is_deleted() -> tuple:
         return y * 2, said
 
     return fn, (torch.ones(2),)
+
+
+@agrees(level="O1")
+def test_a_name_that_the_frame_deletes_is_asked_of_the_modules_getattr() -> tuple:
+    def fn(x: Any, module: Any) -> Any:
+        y = x + 1
+        del module.held
+        asked = hasattr(module, "held"), getattr(module, "held", 9)
+        del module.__getattr__
+        asked += hasattr(module, "held"), hasattr(module, "other")
+        module.__getattr__ = lambda name: 7
+        asked += hasattr(module, "held"), hasattr(module, "other")
+        module.held = 2
+        return y * 2, asked
+
+    module: Any = types.ModuleType("has_names")
+    module.__getattr__ = lambda name: 5
+    module.held = 1
+    return fn, (torch.ones(2), module)
