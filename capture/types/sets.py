@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
+from ..data_model import attributes
 from ..data_model.container_iterators import must_be_python
 from ..data_model.iteration import ITERABLES, drain, each
 from ..values.containers import (
@@ -76,11 +77,18 @@ def update(m: Machine, value: Set, other: Value) -> None:
         value.history.append(("update", snapshot(m, other)))
         return
     if not isinstance(other, Set):
+        _reads_table(other)
         for item in each(m, other):
             add(m, value, item)
         return
     _take_in(m, value, other.items)
     value.history.append(("update", snapshot(m, other)))
+
+
+def _reads_table(value: Value) -> None:
+    """Break if this is of a class derived of a set: C reads its table, not its `__iter__`."""
+    if issubclass(attributes.real_class(value) or object, (set, frozenset)):
+        raise Break("GB122", "the items of a set of a derived class")
 
 
 def _take_in(m: Machine, value: Set, held: dict[Any, Value]) -> None:
@@ -162,6 +170,7 @@ def _take_all(m: Machine, value: Set, others: list[Value]) -> None:
         if other is value:
             raise Break("GB122", "a set without itself")
         if not isinstance(other, (Set, Sequence, Dict, DictView)):
+            _reads_table(other)
             for item in each(m, other):
                 discard(m, value, item, True)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import torch
 
@@ -172,3 +173,22 @@ def test_random_runs_agree():
             given = {8: 1, 0: 2, 33: 3}
             wanted, got = plain(t(1), set(held), given), run(t(1), set(held), given)
             assert wanted[1] == got[1] and list(wanted[2]) == list(got[2]), text
+
+
+class IteratesOtherwise(set):
+    def __iter__(self) -> Any:
+        return iter([5])
+
+
+@agrees(level="O1")
+def test_the_items_of_a_derived_set_are_those_of_its_table() -> tuple:
+    def fn(x: Any) -> Any:
+        y = x + 1
+        kept = IteratesOtherwise([1, 2])
+        grown, less = {0}, {1, 5}
+        grown.update(kept)
+        less.difference_update(kept)
+        made = set(kept), frozenset(kept), {*kept}, grown, less
+        return y * 2, [sorted(one) for one in made], sorted(kept)
+
+    return fn, (torch.ones(2),)
