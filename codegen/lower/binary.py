@@ -190,8 +190,10 @@ def compare_bools(at: At, op: str, a: int, b: int) -> int:
 def compare_when(node: Node) -> bool:
     common = result_type(node.args[0], node.args[1])
     number = node.args[1]
+    if isinstance(number, complex):
+        return False
     if isinstance(number, (Node, Expr)) or common.is_floating_point or common == torch.bool:
-        return not isinstance(number, complex)
+        return True
     limits = torch.iinfo(common)
     return limits.min <= number <= limits.max
 

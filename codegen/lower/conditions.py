@@ -19,6 +19,11 @@ def not_bool(node: Node) -> bool:
     return node.meta.dtype != torch.bool
 
 
+def real_numbers(node: Node) -> bool:
+    """Whether no Python number among the operands is complex: no loop computes with those."""
+    return not any(isinstance(a, complex) for a in (*node.args, *node.kwargs.values()))
+
+
 def fits_integer(node: Node) -> bool:
     """Whether the Python numbers among the operands are in the range of the result's
     integer type.

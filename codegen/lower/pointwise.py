@@ -269,7 +269,7 @@ _register(
 _register(unary.copy_from, aten.copy.default)
 _register(_triangle("le"), aten.tril.default, symbolic="sizes")
 _register(_triangle("ge"), aten.triu.default, symbolic="sizes")
-_register(_filled(1, "value"), (aten.fill.Scalar, aten.fill.Tensor))
+_register(_filled(1, "value"), (aten.fill.Scalar, aten.fill.Tensor), when.real_numbers)
 _register(
     _filled(1, "fill_value"),
     (aten.full.default, aten.full_like.default),
