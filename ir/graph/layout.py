@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from ..errors import Unsupported
 from ..symbolic.expr import ACTIVE, Expr, greatest, is_symbolic
 from .nodes import Meta
 
@@ -158,6 +159,14 @@ def shares_places(shape: Sizes, stride: Sizes) -> bool:
             return True
         reach += (size - 1) * step
     return False
+
+
+def check_places(meta: Meta) -> None:
+    """Raise if two elements of a tensor to be written share memory."""
+    if has_overlap(meta.shape, meta.stride):
+        raise RuntimeError("a write to a tensor with several elements in one place")
+    if shares_places(meta.shape, meta.stride):
+        raise Unsupported("overlap", "a write to windows of a tensor that overlap")
 
 
 def overlap(one: Meta, other: Meta) -> str:

@@ -15,6 +15,8 @@ import torch
 from ..dataclass import dataclass
 from .opdef import OPS, OpDef
 
+aten = torch.ops.aten
+
 # In-place operators whose functional twin would copy much memory to write little: they stay writes.
 _PARTIAL = (
     "index_put_ index_add_ index_copy_ index_fill_ index_reduce_ scatter_ scatter_add_"
@@ -32,6 +34,16 @@ SILENT_VIEWS = frozenset(
         "aten.unsafe_split_with_sizes.default",
     }
 )
+# Operators that change the shape of their argument in place -> the views that have that shape.
+RESHAPED: dict[str, Any] = {
+    "aten.squeeze_.default": aten.squeeze.default,
+    "aten.squeeze_.dim": aten.squeeze.dim,
+    "aten.squeeze_.dims": aten.squeeze.dims,
+    "aten.unsqueeze_.default": aten.unsqueeze.default,
+    "aten.transpose_.default": aten.transpose.int,
+    "aten.t_.default": aten.t.default,
+    "aten.as_strided_.default": aten.as_strided.default,
+}
 # torch's C++ calls these for plain numbers; the dispatcher has no kernels for them.
 ASKED = frozenset({"aten.size.default", "aten.stride.default"})
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}

@@ -70,7 +70,7 @@ def _expanded_copy(
         return None  # the memory does not allow that view
     spread = at.call(aten.expand.default, spread, tuple(wide))
     copy = at.call(aten.clone.default, spread, memory_format=torch.contiguous_format)
-    return at.call(aten.view.default, copy, node.meta.shape)
+    return at.call(aten._unsafe_view.default, copy, node.meta.shape)  # no view, as in eager
 
 
 def _nearest(at: Rewriter, node: Node) -> Node | None:

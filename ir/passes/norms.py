@@ -122,6 +122,11 @@ def _view(at: Rewriter, node: Node, shape: tuple[Any, ...]) -> Node:
     return node if node.meta.shape == shape else at.call(aten.view.default, node, shape)
 
 
+def _result(at: Rewriter, node: Node, shape: tuple[Any, ...]) -> Node:
+    """The node in the shape of a result of the norm, which is no view in eager."""
+    return node if node.meta.shape == shape else at.call(aten._unsafe_view.default, node, shape)
+
+
 def _moments(
     at: Rewriter, x: Node, dims: tuple[int, ...], total: torch.dtype
 ) -> tuple[Node, Node, Node]:
@@ -178,10 +183,10 @@ def _group_norm(at: Rewriter, node: Node) -> Parts:
         at, values, dims, eps, own(weight), own(bias), _math(kind)
     )
     rows = tuple(
-        _cast(at, _view(at, one, (count, groups)), meta.dtype)
+        _cast(at, _result(at, one, (count, groups)), meta.dtype)
         for one, meta in zip((mean, spread), node.meta[1:], strict=True)
     )
-    return (_view(at, _cast(at, found, kind), shape), *rows)
+    return (_result(at, _cast(at, found, kind), shape), *rows)
 
 
 def _batch_norm(at: Rewriter, node: Node) -> Parts:
@@ -203,14 +208,14 @@ def _batch_norm(at: Rewriter, node: Node) -> Parts:
     if node.target in STATISTICS:
         _move_statistics(at, node, mean, variance)
     rows = tuple(
-        _cast(at, _view(at, one, meta.shape), meta.dtype)
+        _cast(at, _result(at, one, meta.shape), meta.dtype)
         for one, meta in zip((mean, spread), node.meta[1:3], strict=True)
     )
     # The backward, in parts as well, needs no workspace.
     if node.target is CUDNN:
         nothing = at.call(aten.empty.memory_format, [0], dtype=torch.uint8, device=x.meta.device)
         rows = (*rows, nothing)
-    found = _view(at, _cast(at, found, kind), shape)
+    found = _result(at, _cast(at, found, kind), shape)
     # The result of a transposed batch has the order of its dimensions.
     if found.meta.stride != node.meta[0].stride:
         found = at.call(aten.clone.default, found, memory_format=torch.contiguous_format)

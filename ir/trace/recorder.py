@@ -19,9 +19,9 @@ import torch
 
 from ..errors import DataDependent, Unsupported
 from ..graph.effects import can_wait, root
-from ..graph.layout import check_memory, has_overlap, is_dense, overlap, shares_places
+from ..graph.layout import check_memory, check_places, is_contiguous, is_dense, overlap
 from ..graph.nodes import Meta, Node
-from ..graph.schema import Plan, plan_of
+from ..graph.schema import RESHAPED, Plan, plan_of
 from ..location import Location
 from ..ops.infer import infer
 from ..ops.meta_kernels import pinned_all
@@ -349,7 +349,7 @@ class Recorder:
     ) -> Any:
         for target in targets.values():
             if target is not None:
-                _check_places(target._node.meta)
+                check_places(target._node.meta)
         if plan.one and plan.returned and plan.returned[0] is not None:
             target = targets[plan.returned[0]]
             if plan.random:
@@ -390,9 +390,11 @@ class Recorder:
         if twin.row is None or twin.row.kind not in VALUE_KINDS:
             return False
         meta = target._node.meta
-        _check_places(meta)
+        check_places(meta)
         if "unclear" in self._overlaps(target, operands, named):
             return False  # only the operator knows in which order it reads and writes
+        if twin.row.kind == "matmul":
+            self._check_factors(plan, target, operands[-2:])
         inputs = {name: value for name, value in named.items() if name != at}
         args = (*operands, 0) if plan.op is aten.zero_.default else operands
         found = self.infer(twin, args, inputs)
@@ -424,6 +426,11 @@ class Recorder:
         if "partial" in found:
             raise RuntimeError("an operand and the tensor written share some of their elements")
         return found
+
+    def _check_factors(self, plan: Plan, target: Ghost, factors: tuple[Any, ...]) -> None:
+        """A product into one of its factors reads what it has written: torch does not check."""
+        if _mentions(target._node, factors) or self._overlaps(target, factors, {}) - {"none"}:
+            raise Unsupported("overlap", f"{plan.name} reads memory that it writes")
 
     def _assign(self, target: Ghost, value: Node) -> None:
         """target[...] = value: a new value for unshared memory, else a write."""
@@ -471,7 +478,7 @@ class Recorder:
         self._count_version((target,))
         operands = tuple(self.operand(arg) for arg in args)
         meta, source = target._node.meta, operands[1].meta
-        _check_places(meta)
+        check_places(meta)
         if meta.device != source.device:
             moved = self.value(aten._to_copy.default, operands[1:2], {"device": meta.device})
             operands = (operands[0], moved)
@@ -498,9 +505,15 @@ class Recorder:
             raise Unsupported("metadata", f"{plan.name} changes an input's sizes in place")
         functional = RESHAPED[plan.name]
         operands = tuple([self.operand(arg) for arg in args])
-        node = self.value(functional, operands, dict(kwargs), target._node)
+        before = target._node
+        node = self.value(functional, operands, dict(kwargs), before)
         if functional is aten.as_strided.default:
-            check_memory(node.meta, root(target._node).meta)
+            check_memory(node.meta, root(before).meta)
+        # A tensor of its own stays one for autograd: its new shape is no view.
+        own = before.alias is None or before.target is aten._unsafe_view.default
+        if own and is_contiguous(before.meta.shape, before.meta.stride):
+            kept = self.value(aten._unsafe_view.default, (before, node.meta.shape), {}, before)
+            node = kept if kept.meta == node.meta else node
         with torch._C._DisableTorchDispatch():
             plan.op(*args, **kwargs)
         self._log.append((target, target._node, target._store))
@@ -570,15 +583,6 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "view": Recorder._view,
     "write": Recorder._write,
 }
-RESHAPED: dict[str, Any] = {
-    "aten.squeeze_.default": aten.squeeze.default,
-    "aten.squeeze_.dim": aten.squeeze.dim,
-    "aten.squeeze_.dims": aten.squeeze.dims,
-    "aten.unsqueeze_.default": aten.unsqueeze.default,
-    "aten.transpose_.default": aten.transpose.int,
-    "aten.t_.default": aten.t.default,
-    "aten.as_strided_.default": aten.as_strided.default,
-}
 
 
 def _casts(plan: Plan) -> bool:
@@ -604,14 +608,6 @@ SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
     "aten.size.default": Recorder._plain_sizes,
     "aten.stride.default": Recorder._plain_sizes,
 }
-
-
-def _check_places(meta: Meta) -> None:
-    """Raise if two elements of a tensor to be written share memory."""
-    if has_overlap(meta.shape, meta.stride):
-        raise RuntimeError("a write to a tensor with several elements in one place")
-    if shares_places(meta.shape, meta.stride):
-        raise Unsupported("overlap", "a write to windows of a tensor that overlap")
 
 
 def _mentions(node: Node, value: Any) -> bool:

@@ -21,13 +21,15 @@ aten = torch.ops.aten
 
 
 def _max_pool1d(real: Callable[..., Any]) -> Callable[..., Any]:
-    """On the CPU without a gradient, torch uses a kernel with a contiguous result."""
+    """On the CPU without a gradient, torch uses a kernel with a contiguous result, no view."""
 
     def pooled(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         result = real(input, *args, **kwargs)
         follows = torch.is_grad_enabled() and input.requires_grad
         plain = isinstance(result, torch.Tensor) and not follows and input.device.type == "cpu"
-        return result.contiguous() if plain else result
+        if not plain:
+            return result
+        return aten._unsafe_view(result.contiguous().unsqueeze(0), result.shape)
 
     return pooled
 
