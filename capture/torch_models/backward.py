@@ -158,17 +158,24 @@ def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> N
 
 def laid_out_as(gradient: Any, leaf: Any) -> Any:
     """A copy with the leaf's memory layout if that is dense, else row-major."""
-    if is_dense(tuple(leaf.shape), tuple(leaf.stride())):
+    if is_dense(*_layout(leaf)):
         return torch.empty_like(leaf, requires_grad=False).copy_(gradient)
     return gradient.clone(memory_format=torch.contiguous_format)
 
 
+def _layout(tensor: torch.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Sizes and strides; those of a ghost as expressions, which can be hashed, unlike SymInts."""
+    if type(tensor) is Ghost:
+        return tensor._node.meta.shape, tensor._node.meta.stride
+    return tuple(tensor.shape), tuple(tensor.stride())
+
+
 def _lies_as(gradient: Ghost, leaf: Ghost) -> bool:
-    shape = tuple(leaf.shape)
-    stride = gradient_strides(shape, tuple(leaf.stride()))
+    shape, before = _layout(leaf)
+    stride = gradient_strides(shape, before)
     return all(
         mine == theirs
-        for mine, theirs, size in zip(gradient.stride(), stride, shape, strict=True)
+        for mine, theirs, size in zip(_layout(gradient)[1], stride, shape, strict=True)
         if size != 1
     )
 

@@ -71,3 +71,13 @@ def test_complex_numbers_beside_real_tensors():
         return found
 
     return f, (t(3), torch.tensor([True, False]), torch.tensor([1, 2]))
+
+
+@agrees()
+def test_gradients_of_leaves_whose_sizes_vary():
+    def f(x):
+        y = x.detach().requires_grad_()
+        (y * y).sum().backward()
+        return y.grad, x
+
+    return f, (t(3),), [lambda: (t(4),), lambda: (t(5),)]
