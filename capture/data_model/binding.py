@@ -159,6 +159,9 @@ _OF_METHODS: dict[str, tuple[int, float, bool]] = {
     "values": (0, 0, False),
     "items": (0, 0, False),
     "difference_update": (0, math.inf, False),
+    "__getitem__": (1, 1, False),
+    "__contains__": (1, 1, False),
+    "__missing__": (1, 1, False),
 }
 
 

@@ -75,7 +75,7 @@ def delete_item(m: Machine, value: Value, index: Value) -> bool:
         writable(m, value)
         try:
             del value.items[real_index(index)]
-        except (IndexError, TypeError, NotConstant) as error:
+        except (IndexError, TypeError, ValueError, NotConstant) as error:
             raise raises(f"{type(error).__name__}: {error}") from error
         return True
     return False

@@ -20,7 +20,7 @@ from ..exact_type import is_kind
 from ..values import containers, registry
 from ..values.containers import raises
 from ..values.registry import NONE
-from ..values.value import UNREAD, Const, Dict, Instance, Obj, Sequence, Value, is_none
+from ..values.value import UNREAD, Dict, Instance, Obj, Sequence, Value, is_none
 from ..values.wrap import freeze, shut_list
 from . import container_methods, deques
 
@@ -125,16 +125,18 @@ def call_method(m: Machine, value: Value, real: Any, args: Args, kwargs: Kwargs)
     held = storage(m, value)
     if held is None:
         return None
+    args, kwargs = fitted(real, args, kwargs)
     own = _METHODS.get((type(held), real.__name__))
     if own is not None:
         return own(m, value, held, args, kwargs)
     method = container_methods.find_method(held, real.__name__)
     if method is not None:
-        args, kwargs = fitted(real, args, kwargs)
         return method(m, held, args, kwargs)
     operation = registry.DUNDERS.get(real.__name__)
     beneath = _beneath(m, args)
-    if operation is None or not dunders.answers(held, real.__name__, beneath):
+    # The operators of a defaultdict make a defaultdict.
+    known = operation is not None and real.__objclass__ is not defaultdict
+    if not known or not dunders.answers(held, real.__name__, beneath):
         raise Break("GB122", f"method {real.__name__!r} of a {real.__objclass__.__name__}")
     # The other object's class is not consulted.
     if real.__name__ in _OF_BOTH:
@@ -176,7 +178,7 @@ def _init_dict(m: Machine, value: Value, held: Dict, args: Args, kwargs: Kwargs)
     assert cls is not None
     if defaultdict in cls.__mro__ and isinstance(value, Instance):
         factory = args[0] if args else NONE
-        if isinstance(factory, Const) and factory.value is not None:
+        if not is_none(factory) and not m.truth(registry.BUILTINS[callable](m, [factory], {})):
             raise Break("GB121", "defaultdict() with a factory that cannot be called")
         m.heap.overlay.setdefault(value, {})["default_factory"] = factory
         args = args[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import collections
 import gc
 import importlib
 import math
@@ -242,3 +243,107 @@ def test_a_thread_that_was_begun_without_threading_counts():
     finally:
         wait.release()
         ended.acquire()
+
+
+class ListChild(list):
+    pass
+
+
+class DictChild(dict):
+    pass
+
+
+class SetChild(set):
+    pass
+
+
+def refusal(call):
+    try:
+        return call()
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+@agrees(level="O1")
+def test_del_of_a_slice_with_step_zero():
+    def f(x):
+        y = x + 1
+        a = [0, 1, 2]
+        try:
+            del a[::0]
+        except ValueError as error:
+            return str(error), a, y
+        return a, y
+
+    return f, (torch.ones(3),)
+
+
+@agrees(level="O1")
+def test_c_methods_refuse_wrong_arguments():
+    def f(x):
+        y = x + 1
+        d = collections.OrderedDict(a=1)
+        e = collections.defaultdict(list)
+        g = DictChild(a=1)
+        calls = (
+            lambda: d.update({}, {}),
+            lambda: g.update({}, {}),
+            lambda: g.__getitem__("a", 1),
+            lambda: g.__len__(1),
+            lambda: e.__missing__(),
+            lambda: e.__missing__(1, 2),
+            lambda: collections.defaultdict([]),
+            lambda: collections.defaultdict({}),
+        )
+        return [refusal(call) for call in calls], d, e, y * 2
+
+    return f, (torch.ones(3),)
+
+
+@agrees(level="O1")
+def test_missing_without_its_argument():
+    def f(x):
+        y = x + 1
+        e = collections.defaultdict(list)
+        try:
+            e.__missing__()
+        except TypeError as error:
+            return str(error), y
+        return y
+
+    return f, (torch.ones(3),)
+
+
+@agrees(level="O1")
+def test_factory_that_cannot_be_called():
+    def f(x):
+        y = x + 1
+        try:
+            return collections.defaultdict([x]), y
+        except TypeError as error:
+            return str(error), y
+
+    return f, (torch.ones(3),)
+
+
+@agrees(level="O1")
+def test_update_of_an_ordered_dict_with_two_mappings():
+    def f(x):
+        y = x + 1
+        d = collections.OrderedDict(a=x)
+        try:
+            d.update({}, {})
+        except TypeError as error:
+            return str(error), d, y
+        return d, y
+
+    return f, (torch.ones(3),)
+
+
+@agrees(level="O1")
+def test_union_of_a_defaultdict_by_its_method():
+    def f(x):
+        d = collections.defaultdict(list, a=x)
+        return d.__or__({"b": 1}), d.__ror__({"c": x + 1})
+
+    return f, (torch.ones(3),)
