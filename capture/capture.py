@@ -55,6 +55,7 @@ from .emit.break_state import (
     missed_locals,
     shape_after,
     with_handlers,
+    with_method,
 )
 from .emit.emitter import Emitter
 from .emit.result_tree import Trees, shift
@@ -475,6 +476,7 @@ class _Attempt:
         # A debugger may inspect the frame where it ended.
         raising = stop.code == "GB108"
         stack = with_handlers(f.stack, m.handling.stack)
+        stack = with_method(stack, f.decoded.instrs[index])
         missed = missed_locals(m, f, stack)
         restored = {
             name: value

@@ -51,9 +51,12 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases ca
 _MRO: Any = vars(type)["__mro__"].__get__
 
 # C types whose look-up equals object's own.
-_GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
+GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
     kind.__getattribute__
-    for kind in (object, dict, list, OrderedDict, defaultdict, deque, set, property, BaseException)
+    for kind in (
+        *(object, dict, list, OrderedDict, defaultdict, deque, set, property, BaseException),
+        *(tuple, frozenset, str, bytes, bytearray, int, float, complex, range, slice),
+    )
 )
 _PROTOCOL = ("__get__", "__set__", "__delete__")
 MODULE_GETATTR = torch.nn.Module.__getattr__
@@ -395,7 +398,7 @@ def object_attr(m: Machine, value: Any, name: str) -> Value:
     if isinstance(value, Obj) and is_kind(real, IDENTITY_TYPES):
         hold_class(m, value)
     own = class_attribute(m, value, "__getattribute__")
-    if own not in _GENERIC_LOOKUPS:
+    if own not in GENERIC_LOOKUPS:
         if is_kind(own, types.FunctionType):
             try:
                 return m.call(bind_raw(m, value, "__getattribute__", own), [Const(name)], {})

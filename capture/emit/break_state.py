@@ -13,17 +13,22 @@ import types
 import typing
 from typing import Any
 
+from ..bytecode.decoder import Instr
 from ..bytecode.stack_shape import RAISES, after
+from ..data_model import attributes
 from ..exact_type import is_kind
 from ..interpreter.machine import Machine
 from ..values.effects import Effect
 from ..values.frames import Frame
 from ..values.value import (
+    LOADED,
     PREVIOUS,
+    BuiltinMethod,
     Cell,
     Const,
     Dict,
     Handled,
+    Method,
     Null,
     Obj,
     Sequence,
@@ -51,6 +56,43 @@ def with_handlers(stack: list[Value], handling: list[Value]) -> list[Value]:
     """
     levels = iter(handling)
     return [Handled(next(levels, None)) if value is PREVIOUS else value for value in stack]
+
+
+def with_method(stack: list[Value], instr: Instr) -> list[Value]:
+    """The stack of a breaking call with a C method and its receiver, where Python has both there.
+
+    A message names the class that has the method then, and the receiver's class if it is bound.
+    """
+    if instr.op != "CALL":
+        return stack
+    end = len(stack) - instr.arg[0]
+    pair = stack[end - 2 : end]
+    if LOADED not in pair:
+        return stack
+    bound = pair[pair[0] is LOADED]
+    unbound = _unbound(bound)
+    if unbound is None:
+        return stack
+    assert isinstance(bound, (Method, BuiltinMethod))
+    return [*stack[: end - 2], Obj(unbound), bound.receiver, *stack[end:]]
+
+
+def _unbound(method: Value) -> Any:
+    """The C function that a method load finds in the receiver's class without binding it."""
+    if not isinstance(method, (Method, BuiltinMethod)):
+        return None
+    cls = attributes.real_class(method.receiver)
+    if (
+        cls is None
+        or attributes.mro_lookup(cls, "__getattribute__") not in attributes.GENERIC_LOOKUPS
+        or attributes.mro_lookup(cls, "__getattr__") is not attributes.MISSING
+    ):
+        return None
+    if isinstance(method, BuiltinMethod):
+        raw = attributes.mro_lookup(cls, method.name)
+    else:
+        raw = method.func.value if isinstance(method.func, Obj) else None
+    return raw if is_kind(raw, types.MethodDescriptorType) else None
 
 
 def kind_of(value: Value) -> str:

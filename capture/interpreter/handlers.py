@@ -22,6 +22,7 @@ from ..values import containers, wrap
 from ..values.containers import raises
 from ..values.frames import Frame, Loop
 from ..values.value import (
+    LOADED,
     NULL,
     Cell,
     Const,
@@ -33,6 +34,7 @@ from ..values.value import (
     Obj,
     Sequence,
     Slice,
+    Super,
     Tensor,
     Value,
     is_none,
@@ -203,11 +205,13 @@ def _load_attr(m: Machine, f: Frame, i: Instr) -> None:
 @handles("LOAD_METHOD")
 def _load_method(m: Machine, f: Frame, i: Instr) -> None:
     name, null_first = i.arg
-    _push_callable(f, attributes.load_attr(m, f.pop(), name), null_first)
+    owner = f.pop()
+    null = NULL if isinstance(owner, Super) else LOADED
+    _push_callable(f, attributes.load_attr(m, owner, name), null, null_first)
 
 
-def _push_callable(f: Frame, value: Value, null_first: bool) -> None:
-    for item in (NULL, value) if null_first else (value, NULL):
+def _push_callable(f: Frame, value: Value, null: Null, null_first: bool) -> None:
+    for item in (null, value) if null_first else (value, null):
         f.push(item)
 
 
@@ -217,7 +221,7 @@ def _load_super_attr(m: Machine, f: Frame, i: Instr) -> None:
     fn, cls, receiver = f.popn(3)
     found = attributes.load_attr(m, m.call(fn, [cls, receiver], {}), name)
     if is_method:
-        _push_callable(f, found, null_first)
+        _push_callable(f, found, LOADED, null_first)
     else:
         f.push(found)
 

@@ -29,6 +29,9 @@ class Null(Value):
 
 NULL = Null()
 
+LOADED = Null()
+"""The NULL of a method load, where Python may have left the method and its receiver instead."""
+
 
 # A handler's saved slot: the exception that is handled outside of it.
 PREVIOUS = Value()

@@ -340,6 +340,75 @@ def test_update_of_an_ordered_dict_with_two_mappings():
     return f, (torch.ones(3),)
 
 
+class Adding(list):
+    def extend(self, *items):
+        super().extend(*items)
+
+
+def error_of_a_method(make, call):
+    """The text of the error names the class that has the method, or the receiver's if bound."""
+
+    def f(x):
+        y = x + 1
+        made = make(x)
+        try:
+            call(made)
+        except TypeError as error:
+            return str(error), y
+        return y
+
+    return f, (torch.ones(3),)
+
+
+@agrees(level="O1")
+def test_error_names_the_class_of_the_method():
+    return error_of_a_method(lambda x: ListChild([x]), lambda a: a.append())
+
+
+@agrees(level="O1")
+def test_error_names_the_class_of_the_method_keyword():
+    return error_of_a_method(lambda x: DictChild(a=x), lambda d: d.get(key="a"))
+
+
+@agrees(level="O1")
+def test_error_names_the_class_of_a_set_method():
+    return error_of_a_method(lambda x: SetChild(), lambda s: s.union(a=1))
+
+
+@agrees(level="O1")
+def test_error_names_the_class_of_a_tensor_method():
+    return error_of_a_method(lambda x: x, lambda x: x.relu(1, 2))
+
+
+@agrees(level="O1")
+def test_error_names_the_receiver_of_a_bound_method():
+    def call(a):
+        bound = a.append
+        bound()
+
+    return error_of_a_method(lambda x: ListChild([x]), call)
+
+
+@agrees(level="O1")
+def test_error_of_a_method_through_super():
+    return error_of_a_method(lambda x: Adding([x]), lambda a: a.extend())
+
+
+@agrees(level="O1")
+def test_error_of_a_method_with_unpacked_arguments():
+    return error_of_a_method(lambda x: ListChild([x]), lambda a: a.append(*()))
+
+
+class Asked(list):
+    def __getattr__(self, name):
+        raise AttributeError(name)
+
+
+@agrees(level="O1")
+def test_error_of_a_method_beside_getattr():
+    return error_of_a_method(lambda x: Asked([x]), lambda a: a.append())
+
+
 @agrees(level="O1")
 def test_union_of_a_defaultdict_by_its_method():
     def f(x):
