@@ -212,6 +212,11 @@ def extend(m: Machine, value: Sequence, other: Value) -> None:
         return
     iterator = iterate(m, other)
     hint(m, other)
+    if iterator is not other and iterator.parts and iterator.parts[0] is value:
+        append(
+            m, value, drain(m, iterator)
+        )  # an object that is this list: C makes a list of it first
+        return
     for item in each(m, iterator):
         append(m, value, [item])
 

@@ -173,8 +173,9 @@ class _Order:
         if self.flow.is_store(node):
             found += [] if self.effect is None else [self.effect]
             self.stores.append(node)
+        # Draws follow each other, also those that fill memory of the graph's own.
         elif has_effect(node) and (
-            not written or may_raise(node) or any(map(_is_outside, written))
+            not written or is_random(node) or may_raise(node) or any(map(_is_outside, written))
         ):
             found += self.stores if self.effect is None else [self.effect, *self.stores]
             self.effect, self.stores = node, []

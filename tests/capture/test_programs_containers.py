@@ -587,3 +587,26 @@ def test_iterating_what_cannot_be():
         return y
 
     return f, (t(2), 3)
+
+
+class Rows(list):
+    pass
+
+
+class Line(collections.deque):
+    pass
+
+
+@agrees(calls=2)
+def test_containers_of_derived_classes_that_are_extended_by_themselves():
+    def f(x):
+        rows, line = Rows([x, 1]), Line([1, 3])
+        rows.extend(rows)
+        rows += rows
+        rows[1:2] = rows
+        line.extend(line)
+        line += line
+        line.extendleft(line)
+        return rows, line, x + 1
+
+    return f, (t(2),)

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 
 import graftjit
 
+from .harness import agrees
+
 
 def flipped(image: Any) -> Any:
     by = random.uniform(-1, 1)
@@ -70,3 +72,19 @@ def test_tensors_of_varying_numbers() -> None:
             assert found.dtype == expected.dtype
             torch.testing.assert_close(found, expected)
         assert jitted.report().graph_count <= 3
+
+
+@agrees(calls=3)
+def test_draws_into_memory_of_the_graph_keep_their_order():
+    """What a kernel computes for several draws must not move one of them behind another."""
+
+    def f(x):
+        torch.manual_seed(3)
+        filled = x.clone().uniform_()
+        dropped = F.dropout(x, 0.5)
+        normal = (x * 2).normal_()
+        coins = x.clone().bernoulli_(0.5)
+        again = F.dropout(x * 3, 0.25)
+        return filled, dropped, normal, coins, again, torch.rand(2), x.clone().exponential_()
+
+    return f, (torch.arange(6.0),)
