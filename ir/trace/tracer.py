@@ -28,6 +28,7 @@ from .autocast_cache import by_hand
 from .ghost import Ghost, Store, make_ghost
 from .joint import Joint, differentiate, spent
 from .recorder import ATOMS, Recorder
+from .shared_memory import overlapping
 from .substitutes import AS_PLAIN
 
 aten = torch.ops.aten
@@ -549,8 +550,8 @@ class Tracer:
         if backward and (needs_grad or ties):
             with self.facts.active():
                 joint = differentiate(self, outputs)
-        groups = {id(store): tuple(store.inputs) for store in self._stores.values()}
-        overlaps = [group for group in groups.values() if len(group) > 1]
+        inputs = [tensor for tensor, _ in self._known.values()] if recorder.mutates else []
+        overlaps = overlapping(self._stores, inputs)
         graph = Graph(
             self.name,
             list(self._inputs),

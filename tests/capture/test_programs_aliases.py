@@ -374,3 +374,31 @@ def test_writes_to_windows_apart():
         return y
 
     return f, (torch.ones(6),), [lambda: (torch.arange(9.0),), lambda: (torch.arange(8.0),)]
+
+
+@agrees(calls=1)
+def test_tensors_over_one_array_that_torch_does_not_know_of():
+    """Their storages differ, and have bytes in common."""
+
+    def f(a, b):
+        b += 1
+        return a * 2, b
+
+    def of(*parts):
+        array = torch.arange(6.0).numpy()
+        return tuple([torch.from_numpy(array[part]) for part in parts])
+
+    whole, part, late, early = slice(0, 6), slice(2, 4), slice(1, 5), slice(0, 3)
+    apart = of(early, slice(3, 6))
+    return f, of(whole, part), [lambda: of(late, early), lambda: apart, lambda: of(part, whole)]
+
+
+@agrees()
+def test_a_tensor_over_the_array_of_an_argument_is_written():
+    def f(a):
+        array = a.numpy()
+        other = torch.from_numpy(array)
+        other += 1
+        return other, a + 1, array
+
+    return f, (torch.arange(3.0),)
