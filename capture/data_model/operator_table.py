@@ -47,5 +47,6 @@ TAKES: dict[type, tuple[type, ...]] = {
 }
 # Classes that C compares with each other and with what derives from them.
 COMPARED = (
-    int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque,
+    int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset,
+    collections.deque,
 )  # fmt: skip

@@ -51,7 +51,7 @@ def _send(m: Machine, f: Frame, i: Instr) -> None:
 
 
 def _next_of_object(m: Machine, source: Iterator) -> Value | None:
-    """The next item of an iterator of a user's class; None at an end that has no value to return."""
+    """The next item of an iterator of a user's class; None at an end without a value to return."""
     try:
         item = call_special(m, source.parts[0], "__next__", [])
     except Thrown as thrown:

@@ -180,8 +180,8 @@ def _object_number(m: Machine, fn: Any, args: Args) -> Value:
 
 
 for _fn in (
-    abs, int, float, complex, bool, str, repr, bytes, round, pow, divmod, hash, ord, chr, hex, oct, bin,
-    ascii, format, torch.finfo, torch.iinfo, torch.device, torch.Size,
+    abs, int, float, complex, bool, str, repr, bytes, round, pow, divmod, hash, ord, chr, hex, oct,
+    bin, ascii, format, torch.finfo, torch.iinfo, torch.device, torch.Size,
 ):  # fmt: skip
     BUILTINS[_fn] = _constant_model(_fn)
 

@@ -59,7 +59,7 @@ class Journal:
     """What the frame has done, in order.
 
     effects   writes to what outlives the frame
-    cleared   leaves whose gradients go before the program runs, for the frame drops them before it computes anything
+    cleared   leaves whose gradients the frame drops before it computes anything
     gone      objects from outside to which the frame has dropped a reference
     unhooked  those of `gone` that a place outside the frame held
     keys      objects from outside that were compared with others as keys of dicts and sets

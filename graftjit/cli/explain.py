@@ -65,6 +65,21 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
     )
+    _add_outputs(parser)
+    limits = parser.add_argument_group("what to compare the report with")
+    limits.add_argument(
+        "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
+    )
+    for name in ("breaks", "recompiles"):
+        limits.add_argument(
+            f"--max-{name}",
+            type=whole_number,
+            metavar="N",
+            help=f"status 1 if there are more {name}",
+        )
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("where to write the report")
     out.add_argument(
         "-v",
@@ -96,17 +111,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print no report; only write files and check limits",
     )
-    limits = parser.add_argument_group("what to compare the report with")
-    limits.add_argument(
-        "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
-    )
-    for name in ("breaks", "recompiles"):
-        limits.add_argument(
-            f"--max-{name}",
-            type=whole_number,
-            metavar="N",
-            help=f"status 1 if there are more {name}",
-        )
 
 
 def whole_number(text: str) -> int:

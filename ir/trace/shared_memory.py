@@ -16,8 +16,8 @@ def overlapping(
 ) -> list[Positions]:
     """Groups of positions of the inputs that share memory.
 
-    `stores`: address of a storage -> its memory in the trace. With `tensors`, the inputs themselves,
-    also those whose storages differ and have bytes in common, as torch.from_numpy makes them.
+    `stores`: address of a storage -> its memory in the trace. With `tensors`, the inputs, also
+    those whose storages differ and have bytes in common, as torch.from_numpy makes them.
     """
     groups = [tuple(store.inputs) for store in stores.values()]
     groups += _across_storages(stores, tensors)

@@ -39,8 +39,8 @@ def halfway(
     made = InternalError(
         f"a compiled part of {name} failed {what}",
         found=f"{type(error).__name__}: {error}",
-        todo="do not use the objects that the call was changing. GRAFTJIT_DISABLE=1 runs everything in"
-        f" plain Python. {REPORT_IT}",
+        todo="do not use the objects that the call was changing. GRAFTJIT_DISABLE=1 runs everything"
+        f" in plain Python. {REPORT_IT}",
     )
     made.__cause__ = error
     return made

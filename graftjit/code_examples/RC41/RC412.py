@@ -1,4 +1,4 @@
-"""Both ways are computed, and torch.where takes one: one entry is enough for masks of both kinds."""
+"""Both values are computed, and torch.where takes one: one entry serves both kinds of masks."""
 
 import torch
 
