@@ -16,23 +16,25 @@ from typing import Any
 
 import torch
 
-from ..ir.autograd.before import wanted_before
 from ..ir.autograd.partial_backward import without
 from ..ir.autograd.partition import Halves, divide, joined
+from ..ir.autograd.segments import segments_of
 from ..ir.graph.interpreter import substitute
-from ..ir.graph.nodes import Call, Graph, Meta, Node, Ref
+from ..ir.graph.nodes import Call, Graph, Node, Ref
 from ..ir.passes.pipeline import PassRecord
-from ..ir.symbolic.expr import hint_of
 from ..runtime.autograd import rng_state
 from ..runtime.autograd.joint_program import JointProgram, Plan
+from ..runtime.autograd.segments import Segment, SegmentedProgram
 from ..runtime.errors import CheckError
 from ..runtime.events import observers
 from ..runtime.events.events import Fallback
 from ..runtime.process.session import SESSION
+from .joint_plan import joint_plan
 from .lower import backward as lower_backward
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
 from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
+from .segments import divided
 
 # imported to fill the table of rules; only programs that are trained need them
 _TABLES = (lower_backward,)
@@ -41,41 +43,73 @@ Build = Callable[[Graph], Any]
 
 def compile_joint(
     graph: Graph, build: Build, check: bool = False, show: Callable[[str], None] | None = None
-) -> tuple[JointProgram, Any]:
+) -> tuple[Any, Any]:
     """(program, the compiled forward). `build` compiles a graph without gradients."""
     started, passes = time.perf_counter(), list[PassRecord]()
     watched = observers.watched()
+    segments = segments_of(graph)
+    if segments is not None:
+        graph = replace(graph, joint=segments.joint)
     halves = divide(graph, check=check, show=show, records=passes if watched else None)
     spent = time.perf_counter() - started
     observers.tell(
         lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)
     )
     forward = build(halves.forward)
-
-    def backward(missing: Sequence[int]) -> tuple[Any, Any]:
-        if not missing:
-            return build(halves.backward).program, plan.gradients
-        n = len(halves.saved)
-        results = range(n, n + len(graph.joint.results))
-        part, places = without(halves.backward, [n + at for at in missing], results)
-        places = tuple(None if at is None else places[at] for at in plan.gradients)
-        return build(part).program, places
-
-    owner = SESSION.owner
-
-    def tell(reason: str) -> None:
-        with SESSION.working_for(*owner):
-            SESSION.emit(Fallback(code="FB317", reason=reason))
-
-    replay = compile_replay(graph)
-    plan = _plan(graph, halves)
-    twin = Twin(graph, plan, replay) if check else None
-    program = JointProgram(
-        plan, forward.program, backward, replay, tell, _tail(graph), twin, graph.late
+    make = _Maker(build, check, SESSION.owner, watched)
+    if segments is None:
+        replay = compile_replay(graph)
+        return make.program(JointProgram, graph, halves, replay, forward.program), forward
+    parts = [
+        make.program(Segment, part.graph, part.halves, compile_replay(part.graph), part.place)
+        for part in divided(graph, halves, segments)
+    ]
+    program = SegmentedProgram(
+        len(graph.inputs),
+        len(graph.joint.pieces),
+        forward.program,
+        parts,
+        _tail(graph),
+        rng_state.drawn_from(graph),
+        graph.written,
+        graph.late,
     )
-    if watched:  # an observer wants to see it before autograd needs it
-        backward(())
     return program, forward
+
+
+class _Maker:
+    """Makes programs with a backward that is built when autograd first needs it."""
+
+    def __init__(self, build: Build, check: bool, owner: Any, watched: bool) -> None:
+        self._build, self._check, self._owner, self._watched = build, check, owner, watched
+
+    def program(
+        self, kind: Callable[..., Any], graph: Graph, halves: Halves, replay: Any, further: Any
+    ) -> Any:
+        plan = joint_plan(graph, halves)
+        backward = self._backward(halves, len(graph.joint.results))
+        twin = Twin(graph, plan, replay) if self._check else None
+        whole = () if kind is Segment else (_tail(graph),)
+        made = kind(plan, further, backward, replay, self._tell, *whole, twin=twin, late=graph.late)
+        if self._watched:  # an observer wants to see it before autograd needs it
+            backward(())
+        return made
+
+    def _backward(self, halves: Halves, n_results: int) -> Callable[[Sequence[int]], Any]:
+        def backward(missing: Sequence[int]) -> tuple[Any, Any]:
+            if not missing:
+                return self._build(halves.backward).program, halves.gradients
+            n = len(halves.saved)
+            results = range(n, n + n_results)
+            part, places = without(halves.backward, [n + at for at in missing], results)
+            places = tuple(None if at is None else places[at] for at in halves.gradients)
+            return self._build(part).program, places
+
+        return backward
+
+    def _tell(self, reason: str) -> None:
+        with SESSION.working_for(*self._owner):
+            SESSION.emit(Fallback(code="FB317", reason=reason))
 
 
 def _tail(graph: Graph) -> Callable[..., Any] | None:
@@ -123,45 +157,6 @@ def _tail(graph: Graph) -> Callable[..., Any] | None:
             numbers=graph.numbers,
         )
     )
-
-
-def _plan(graph: Graph, halves: Halves) -> Plan:
-    joint = graph.joint
-    dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
-    pieces = {node: at for at, node in enumerate(joint.pieces)}
-    inner = {
-        at: pieces.get(node)
-        for at in joint.inner
-        if (node := joint.given[at]) in pieces or node.op not in ("input", "constant")
-    }
-    return Plan(
-        name=graph.name,
-        node=joint.name,
-        n_tensors=len(graph.inputs),
-        n_numbers=len(graph.numbers),
-        n_pieces=len(joint.pieces),
-        results=joint.results,
-        found=tuple(joint.found[at] for at in joint.results),
-        orders=tuple(_order(node.meta) for node in joint.tangents),
-        wanted=joint.wanted,
-        gradients=halves.gradients,
-        saved=halves.saved,
-        witnesses=halves.witnesses,
-        dirty=dirty,
-        parameters=joint.parameters,
-        numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
-        random=rng_state.drawn_from(graph),
-        written=tuple(graph.written),
-        before=wanted_before(graph),
-        inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
-        inner_views=tuple(at for at, piece in inner.items() if piece is None),
-    )
-
-
-def _order(meta: Meta) -> tuple[int, ...] | None:
-    """The dimensions by stride, None if they are in order."""
-    dims = sorted(range(len(meta.shape)), key=lambda dim: -hint_of(meta.stride[dim]))
-    return None if dims == list(range(len(dims))) else tuple(dims)
 
 
 class Twin:

@@ -33,7 +33,7 @@ class _Writer:
         """Ref -> the last call that mentions it."""
         last: dict[int, int] = {}
         for position, call in enumerate(self.graph.calls):
-            for ref in _refs((call.args, call.kwargs, call.results)):
+            for ref in refs_of((call.args, call.kwargs, call.results)):
                 last[ref] = position
         for output in self.graph.call_outputs:
             last.pop(output.index, None)
@@ -101,7 +101,7 @@ class _Writer:
         """The left side of an assignment that unpacks a call's results."""
         if isinstance(results, Ref):
             return f"v{results.index}" if results.index not in self.graph.constants else "_"
-        if isinstance(results, (tuple, list)) and results and any(True for _ in _refs(results)):
+        if isinstance(results, (tuple, list)) and results and any(True for _ in refs_of(results)):
             return "(" + "".join(f"{self.pattern(item)}, " for item in results) + ")"
         return "_"
 
@@ -121,7 +121,7 @@ class _Writer:
             for key, item in call.results.items():
                 self.lines.append(f"    {self.pattern(item)} = found[{self.text(key)}]")
             self.lines.append("    del found")
-        elif any(True for _ in _refs(call.results)):
+        elif any(True for _ in refs_of(call.results)):
             self.lines.append(f"    {self.pattern(call.results)} = {line}")
         else:
             self.lines.append(f"    {line}")
@@ -132,7 +132,7 @@ class _Writer:
             context = self.named(called.__self__, "given") if step == "append" else ""
             self.lines.append(f"    entered.{step}({context})")
         dead = sorted(
-            ref for ref in set(_refs((call.args, call.kwargs, call.results)))
+            ref for ref in set(refs_of((call.args, call.kwargs, call.results)))
             if self.last.get(ref) == position and ref not in self.graph.constants
         )  # fmt: skip
         if dead:
@@ -144,16 +144,16 @@ def _call(op: str, _kind: str, *parts: str) -> str:
     return f"({f' {sign} '.join(parts)})" if sign else f"number_{op}({', '.join(parts)})"
 
 
-def _refs(value: Any) -> list[int]:
+def refs_of(value: Any) -> list[int]:
     """The numbers of all Refs in a nested value."""
     if isinstance(value, Ref):
         return [value.index]
     if isinstance(value, (tuple, list)):
-        return [ref for item in value for ref in _refs(item)]
+        return [ref for item in value for ref in refs_of(item)]
     if isinstance(value, dict):
-        return [ref for item in value.values() for ref in _refs(item)]
+        return [ref for item in value.values() for ref in refs_of(item)]
     if isinstance(value, slice):
-        return _refs((value.start, value.stop, value.step))
+        return refs_of((value.start, value.stop, value.step))
     return []
 
 
@@ -162,7 +162,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     writer = _Writer(graph)
     inputs = [f"v{i}" for i in range(len(graph.inputs))]
     head = f"def replay({', '.join(inputs + [symbol.name for symbol in graph.numbers])}):"
-    restores = any(_changes_state(call) for call in graph.calls)
+    restores = any(changes_state(call) for call in graph.calls)
     if restores:
         writer.names.update(
             # reserved: the function's own locals
@@ -182,7 +182,8 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
 _LEAVES = {"__enter__": "append", "__exit__": "pop"}
 
 
-def _changes_state(call: Call) -> bool:
+def changes_state(call: Call) -> bool:
+    """Whether a call enters or leaves a context of the interpreter."""
     return call.results is None and (
         call.target is torch._C._set_grad_enabled or getattr(call.target, "__name__", "") in _LEAVES
     )

@@ -8,7 +8,7 @@ other operator gets zeros for it, as in autograd. `codegen.training` uses it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
@@ -34,27 +34,28 @@ def without(
     return _Part(graph, missing, tangents).made()
 
 
+def dependences(nodes: Sequence[Node], tangents: Collection[Node]) -> dict[Node, frozenset[Node]]:
+    """The tangents that each piece of memory depends on, at any time."""
+    hangs = {node: frozenset([node]) for node in tangents}
+    none: frozenset[Node] = frozenset()
+    while True:
+        before = dict(hangs)
+        for node in nodes:
+            mine = none.union(*(hangs.get(root(one), none) for one in reads(node)))
+            if mine:
+                for memory in {root(node), *(root(target) for target in writes(node))}:
+                    hangs[memory] = hangs.get(memory, none) | mine
+        if hangs == before:
+            return hangs
+
+
 class _Part:
     def __init__(self, graph: Graph, missing: Collection[int], tangents: Collection[int]) -> None:
         self.graph = graph
         self.missing = {graph.inputs[at] for at in missing}
-        self.hangs = self._hangs({graph.inputs[at] for at in tangents})
+        self.hangs = dependences(graph.nodes, {graph.inputs[at] for at in tangents})
         self.now: dict[Node, Node] = {}
         self.nodes: list[Node] = []
-
-    def _hangs(self, tangents: set[Node]) -> dict[Node, frozenset[Node]]:
-        """The tangents that each piece of memory depends on, at any time."""
-        hangs = {node: frozenset([node]) for node in tangents}
-        none: frozenset[Node] = frozenset()
-        while True:
-            before = dict(hangs)
-            for node in self.graph.nodes:
-                mine = none.union(*(hangs.get(root(one), none) for one in reads(node)))
-                if mine:
-                    for memory in {root(node), *(root(target) for target in writes(node))}:
-                        hangs[memory] = hangs.get(memory, none) | mine
-            if hangs == before:
-                return hangs
 
     def _none(self, node: Node) -> bool:
         hangs = self.hangs.get(root(node))

@@ -17,16 +17,18 @@ from .nodes import Graph, Node
 from .schema import plan_of
 
 
-def operands(value: Any) -> Iterator[Node]:
-    """The nodes in (nested) arguments."""
-    if type(value) is Node:
+def operands(value: Any, kind: type = Node) -> Iterator[Any]:
+    """The nodes, or values of another kind, in (nested) arguments."""
+    if type(value) is kind:
         yield value
     elif type(value) in (tuple, list):
         for item in value:
-            yield from operands(item)
+            yield from operands(item, kind)
     elif type(value) is dict:
         for item in value.values():
-            yield from operands(item)
+            yield from operands(item, kind)
+    elif type(value) is slice and kind is not Node:
+        yield from operands((value.start, value.stop, value.step), kind)
 
 
 def reads(node: Node) -> list[Node]:

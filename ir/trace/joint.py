@@ -10,6 +10,7 @@ reason, where only torch's own calls can give a gradient.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +41,8 @@ class Joint:
     wanted      the inputs of the graph that want a gradient, by position
     gradients   the gradients of `wanted`; None for an input that the results do not depend on
     parameters  the inputs that are parameters, by position
-    name        autograd's name of the operator that computes the first of the results
+    names       autograd's names of the operators that compute the results
+    arrived     for each result, its whole gradient: its tangent, and what other results add
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
     inner       the outputs that other pieces depend on, by position
@@ -56,7 +58,8 @@ class Joint:
     wanted: tuple[int, ...]
     gradients: tuple[Node | None, ...]
     parameters: tuple[int, ...]
-    name: str
+    names: tuple[str, ...]
+    arrived: tuple[Node | None, ...]
     kept: frozenset[Node]
     inner: tuple[int, ...] = ()
 
@@ -93,7 +96,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         for k, ghost in enumerate(ghosts)
     ]
     try:
-        found, nodes = tracer.beside(_backward, ghosts, leaves, tangents)
+        (found, arrived), nodes = tracer.beside(_backward, ghosts, leaves, tangents)
     except CannotTrace as error:
         return Declined(str(error))
     except RuntimeError as error:
@@ -106,7 +109,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         for operand in reads(node)
         if (origin := root(operand)).op in ("input", "constant") or origin in memory
     }
-    name = type(ghosts[0].grad_fn).__name__ if ghosts else ""
+    names = tuple(type(ghost.grad_fn).__name__ for ghost in ghosts)
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(
         tuple(nodes),
@@ -119,7 +122,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         wanted,
         found,
         parameters,
-        name,
+        names,
+        arrived,
         frozenset(kept),
         _inner(outputs, ghosts),
     )
@@ -218,13 +222,30 @@ def _tangent(meta: Meta) -> Meta:
 
 def _backward(
     owner: Any, outputs: Sequence[Ghost], leaves: Sequence[Ghost], tangents: Sequence[Node]
-) -> tuple[Node | None, ...]:
-    """The nodes of the gradients of `leaves`."""
+) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
+    """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs`."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
-        return ()
-    # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
-    found: Any = torch.autograd.graph._engine_run_backward(
-        tuple(outputs), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+        return (), ()
+    arrived: dict[int, Node] = {}
+
+    def arrives(at: int, gradient: Any) -> None:
+        arrived[at] = gradient._node
+
+    hooks = [
+        ghost.register_hook(partial(arrives, at))
+        for at, ghost in enumerate(outputs)
+        if len(outputs) > 1 and not ghost.is_leaf
+    ]
+    try:
+        # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
+        found: Any = torch.autograd.graph._engine_run_backward(
+            tuple(outputs), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return (
+        tuple(None if ghost is None else ghost._node for ghost in found),
+        tuple(arrived.get(at) for at in range(len(outputs))),
     )
-    return tuple(None if ghost is None else ghost._node for ghost in found)

@@ -65,9 +65,28 @@ def register(node: Any, tensor: Any, to_autograd: Callable[[Any], None]) -> None
     itself = weakref.ref(node)
 
     def last_stop(gradient: Any) -> Any:
-        return None if _goes_on(itself()) else _run(hooks, gradient)
+        return None if gradient is None or _goes_on(itself()) else _run(hooks, gradient)
 
-    tensor._backward_hooks = {0: last_stop}
+    _registered(tensor, last_stop, to_autograd)
+
+
+def register_shared(tensor: Any, to_autograd: Callable[[Any], None]) -> None:
+    """Register the hooks of a result that shares its node with others. Autograd runs the node where
+    only another result has a gradient; in eager mode no hook of this one runs then."""
+    hooks = tensor._backward_hooks
+
+    def where_defined(gradient: Any) -> Any:
+        return None if gradient is None else _run(hooks, gradient)
+
+    _registered(tensor, where_defined, to_autograd)
+
+
+def _registered(
+    tensor: Any, hook: Callable[[Any], Any], to_autograd: Callable[[Any], None]
+) -> None:
+    """Register one hook in place of those of the tensor."""
+    hooks = tensor._backward_hooks
+    tensor._backward_hooks = {0: hook}
     to_autograd(tensor)
     tensor._backward_hooks = hooks
 

@@ -132,7 +132,14 @@ class GraftBackward(BackwardCFunction):
         autograd."""
 
 
-class InnerBackward(GraftBackward):
+class SharedBackward(GraftBackward):
+    """The node of several results."""
+
+    def _register_hook_dict(self, tensor: Any) -> None:
+        inner_results.register_shared(tensor, super()._register_hook_dict)
+
+
+class InnerBackward(SharedBackward):
     """The node of a region with a result that depends on another result: see
     `runtime.autograd.inner_results`."""
 
@@ -142,7 +149,7 @@ class InnerBackward(GraftBackward):
 
     def _register_hook_dict(self, tensor: Any) -> None:
         if tensor.output_nr in self.joint.plan.inner:
-            inner_results.register(self, tensor, super()._register_hook_dict)
+            inner_results.register(self, tensor, GraftBackward._register_hook_dict.__get__(self))
         else:
             super()._register_hook_dict(tensor)
 
@@ -179,7 +186,8 @@ def _all_ordinary(gradients: Sequence[Any]) -> bool:
 def _node_of(joint: JointProgram, name: str) -> Any:
     """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of this
     name."""
-    base = InnerBackward if joint._watchable else GraftBackward
+    shared = SharedBackward if len(joint.plan.results) > 1 else GraftBackward
+    base = InnerBackward if joint._watchable else shared
     back = type(name, (base,), {"joint": joint})
     made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
     # This replaces the class that the metaclass made.
@@ -241,7 +249,11 @@ class JointProgram:
         self._saved_inputs = _chosen(places)  # among the saved tensors
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = _chosen(self._places())
+        # A node that saves nothing may run as often as autograd calls it.
+        self._saves = bool(plan.saved or plan.witnesses)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
+        # for each wanted input, its position among the arguments of the node
+        self._edges = {at: at for at in plan.wanted}
         self._watchable = bool(plan.inner or plan.inner_views)
         self._node = _node_of(self, plan.node) if plan.results else None
 
@@ -343,7 +355,7 @@ class JointProgram:
             if found is None:
                 return self._without(node, gradients, error, "could not be built")
         run, places = found
-        arguments = list(node.saved_tensors)
+        arguments = list(node.saved_tensors) if self._saves else []
         del arguments[len(plan.saved) :]
         inputs = self._saved_inputs(arguments)
         # Drop the node's own references here, unless autograd must retain the graph.
@@ -371,8 +383,12 @@ class JointProgram:
             if asked[at]:
                 returned[at] = made[number]
         if self._twin is not None:
-            self._twin.compare(node.begun, given, returned)
+            self._twin.compare(node.begun, given, self._by_input(returned))
         return tuple(returned)
+
+    def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """The gradients that the node returns, by position of the program's inputs."""
+        return gradients
 
     def _built(self, missing: tuple[int, ...]) -> tuple[Consumer, list[tuple[int, int]]]:
         """The backward for gradients of which those are missing, and (input, position of its
@@ -380,7 +396,7 @@ class JointProgram:
         program, places = self._build(missing)
         run = getattr(program, "consume", None) or (lambda arguments: program(*arguments))
         pairs = zip(self.plan.wanted, places, strict=True)
-        made = run, [(at, number) for at, number in pairs if number is not None]
+        made = run, [(self._edges[at], number) for at, number in pairs if number is not None]
         return self._backwards.setdefault(missing, made)
 
     def _without(
@@ -418,9 +434,8 @@ class JointProgram:
         them."""
         self._tell(why)
         plan = self.plan
-        points, inputs = self._inputs_again(
-            kept or (self._saved_inputs(node.saved_tensors), node.call)
-        )
+        saved = node.saved_tensors if self._saves and kept is None else ()
+        points, inputs = self._inputs_again(kept or (self._saved_inputs(saved), node.call))
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
         node.watch(pieces, gradients)
         pairs = [
@@ -428,7 +443,8 @@ class JointProgram:
             for piece, at in zip(pieces, plan.results, strict=True)
             if gradients[at] is not None
         ]
-        asked = [at for at in plan.wanted if node.needs_input_grad[at]]
+        edges = self._edges
+        asked = [at for at in plan.wanted if node.needs_input_grad[edges[at]]]
         returned: list[Any] = [None] * len(node.needs_input_grad)
         if pairs and asked:
             found = torch.autograd.grad(
@@ -439,7 +455,7 @@ class JointProgram:
                 allow_unused=True,
             )
             for at, gradient in zip(asked, found, strict=True):
-                returned[at] = gradient
+                returned[edges[at]] = gradient
         return tuple(returned)
 
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
@@ -468,7 +484,9 @@ class JointProgram:
             if seen._version != version and at not in plan.written:
                 raise _gone(plan.name, at)
             before[at] = tensor
-        points = [one.view_as(one) if one.requires_grad else one for one in before]
+        points = [
+            one if one is None or not one.requires_grad else one.view_as(one) for one in before
+        ]
         given = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
         return points, [*given, *further]
 

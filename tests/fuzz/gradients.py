@@ -5,7 +5,8 @@
 
 Each program runs in plain Python and jitted, in float64 and in float32. Values and gradients in float64 must be eager's up to
 rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. From seed
-WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. Every choice follows
+WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. From seed APART on
+there are more results, which are differentiated one after the other, by one another, twice, and with hooks. Every choice follows
 from the seed and from metadata.
 """
 
@@ -22,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 import graftjit
-from graftjit.runtime.errors import CheckError
+from graftjit.runtime.errors import CheckError, GraftError
 
 T = torch.Tensor
 UNARY = (
@@ -49,6 +50,7 @@ WRITES = (
     "{x}[..., 0] *= 2",
 )  # fmt: skip
 WILD = 10_000
+APART = 1_000_000
 
 
 def quiet(x: T) -> T:
@@ -90,7 +92,7 @@ def source(seed: int) -> str:
     )
     lines = []
     for _ in range(choose.randrange(3, 16)):
-        text, writes = _statement(choose, pool, "" if seed >= WILD else "abc")
+        text, writes = _statement(choose, pool, "" if WILD <= seed < APART else "abc")
         if not text:
             continue
         scope = {**pool, "torch": torch, "F": F, "quiet": quiet}
@@ -106,7 +108,10 @@ def source(seed: int) -> str:
             name = f"v{len(lines)}"
             lines.append(f"{name} = {text}")
             pool[name] = made
-    results = [name for name in pool if name not in "abc"][-choose.randrange(1, 3) :] or ["a * 1"]
+    made = [name for name in pool if name not in "abc"]
+    results = made[-choose.randrange(1, 3) :] or ["a * 1"]
+    if seed >= APART and len(made) > 1:
+        results = choose.sample(made, choose.randrange(2, min(len(made), 4) + 1))
     return "\n    ".join(["def program(a, b, c):", *lines, f"return {', '.join(results)}"]) + "\n"
 
 
@@ -135,7 +140,7 @@ def arguments(seed: int, dtype: torch.dtype) -> list[T]:
 
 def _handed(seed: int, given: list[T]) -> list[T]:
     """What the program is called with."""
-    return [x * 1 for x in given] if seed >= WILD else given
+    return [x * 1 for x in given] if WILD <= seed < APART else given
 
 
 def outcome(
@@ -166,8 +171,77 @@ def outcome(
         return values, type(error).__name__
 
 
+def apart(function: Callable[..., Any], seed: int) -> list[Any]:
+    """What several backwards of the results give: gradients, what hooks see, and types of what is
+    raised."""
+    leaves = [x for x in arguments(seed, torch.float64)]
+    found = function(*leaves)
+    results = [one for one in (found if isinstance(found, tuple) else [found]) if one.requires_grad]
+    choose, seen = random.Random(seed + 2), list[Any]()
+    if not results:
+        return seen
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(r.shape, generator=generator, dtype=r.dtype) for r in results]
+    leaves = [x for x in leaves if x.requires_grad]
+    last = 0
+    for _ in range(choose.randrange(1, 5)):
+        at, by = choose.randrange(len(results)), choose.randrange(len(results))
+        result, weight, retain = results[at], weights[at], choose.random() < 0.6
+        kind = choose.choice(("backward", "backward", "by", "hook", "retain", "twice", "sum"))
+        try:
+            if kind == "backward":
+                result.backward(weight, retain_graph=retain)
+            elif kind == "by":
+                wanted = [results[by], *leaves]
+                seen += torch.autograd.grad(
+                    result, wanted, weight, retain_graph=retain, allow_unused=True
+                )
+            elif kind == "hook":
+                last += 1
+                result.register_hook(lambda g, n=last: (seen.append(g * n), g * 0.5)[1])
+            elif kind == "retain":
+                result.retain_grad()
+            elif kind == "twice":
+                first = torch.autograd.grad(
+                    result, leaves, weight, create_graph=True, allow_unused=True
+                )
+                total = [(g * g).sum() for g in first if g is not None and g.requires_grad]
+                if total:
+                    seen += torch.autograd.grad(
+                        sum(total),
+                        leaves,
+                        retain_graph=retain,
+                        allow_unused=True,  # type: ignore[arg-type]
+                    )
+            else:
+                torch.autograd.backward(results, weights, retain_graph=retain)
+        except (RuntimeError, GraftError) as error:
+            seen.append(type(error).__name__)
+            break
+    return [*seen, *(x.grad for x in leaves), *(r.grad for r in results if r.retains_grad)]
+
+
+def _apart_difference(seed: int) -> str:
+    try:
+        wanted = apart(program(seed), seed)
+    except RuntimeError:
+        return ""
+    if "RuntimeError" in map(str, wanted):
+        wanted = wanted[: list(map(str, wanted)).index("RuntimeError") + 1]
+    jitted = graftjit.jit(program(seed), dynamic=False)
+    for _ in range(2):
+        for number, (a, b) in enumerate(zip(apart(jitted, seed), wanted, strict=False)):
+            if type(a) is not type(b):
+                return f"event {number}: {a} in place of {b}"
+            if isinstance(a, T) and not torch.allclose(a, b, 1e-7, 1e-8, equal_nan=True):
+                return f"event {number} by {float((a - b).abs().max()):.3g}"
+    return ""
+
+
 def difference(seed: int) -> str:
     """What is not as in plain Python; empty if nothing is."""
+    if seed >= APART:
+        return _apart_difference(seed)
     plain = program(seed)
     try:
         wanted, exact = outcome(plain, seed, torch.float64)

@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 
-from .gradients import WILD, arguments, difference, program, source
+from .gradients import APART, WILD, arguments, difference, program, source
 
 BATCH = range(80)
 CHUNK = 20
@@ -25,6 +25,24 @@ def test_gradients_are_eagers(start: int) -> None:
 @pytest.mark.parametrize("start", range(WILD, WILD + 40, CHUNK))
 def test_gradients_of_arguments_that_are_written_to(start: int) -> None:
     test_gradients_are_eagers(start)
+
+
+# Views that other results depend on, and hooks that second derivatives reach: tests/test_footguns.py.
+LEFT = {APART + at for at in (20, 30, 44, 49)}
+
+
+@pytest.mark.parametrize("start", range(APART, APART + 80, CHUNK))
+def test_gradients_of_results_apart(start: int) -> None:
+    for seed in sorted(set(range(start, start + CHUNK)) - LEFT):
+        found = difference(seed)
+        assert not found, (
+            f"python -m tests.fuzz.gradients --seed {seed} --show\n{found}\n{source(seed)}"
+        )
+
+
+@pytest.mark.parametrize("seed", [APART + at for at in (23, 96, 120, 302)])
+def test_seeds_of_results_apart_that_were_found(seed: int) -> None:
+    assert not difference(seed)
 
 
 @pytest.mark.parametrize("seed", [154, 562, 1041, 3230, 21686])

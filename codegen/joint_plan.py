@@ -1,0 +1,50 @@
+"""The plan that joins a forward and a backward program (`runtime.autograd.joint_program.Plan`)."""
+
+from __future__ import annotations
+
+from ..ir.autograd.before import wanted_before
+from ..ir.autograd.partition import Halves
+from ..ir.graph.nodes import Graph, Meta
+from ..ir.symbolic.expr import hint_of
+from ..runtime.autograd import rng_state
+from ..runtime.autograd.joint_program import Plan
+
+
+def joint_plan(graph: Graph, halves: Halves) -> Plan:
+    """The plan of a graph with a Joint, divided in two."""
+    joint = graph.joint
+    dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
+    pieces = {node: at for at, node in enumerate(joint.pieces)}
+    inner = {
+        at: pieces.get(node)
+        for at in joint.inner
+        if (node := joint.given[at]) in pieces or node.op not in ("input", "constant")
+    }
+    return Plan(
+        name=graph.name,
+        node=joint.names[0] if joint.names else "",
+        n_tensors=len(graph.inputs),
+        n_numbers=len(graph.numbers),
+        n_pieces=len(joint.pieces),
+        results=joint.results,
+        found=tuple(joint.found[at] for at in joint.results),
+        orders=tuple(_order(node.meta) for node in joint.tangents),
+        wanted=joint.wanted,
+        gradients=halves.gradients,
+        saved=halves.saved,
+        witnesses=halves.witnesses,
+        dirty=dirty,
+        parameters=joint.parameters,
+        numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
+        random=rng_state.drawn_from(graph),
+        written=tuple(graph.written),
+        before=wanted_before(graph),
+        inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
+        inner_views=tuple(at for at, piece in inner.items() if piece is None),
+    )
+
+
+def _order(meta: Meta) -> tuple[int, ...] | None:
+    """The dimensions by stride, None if they are in order."""
+    dims = sorted(range(len(meta.shape)), key=lambda dim: -hint_of(meta.stride[dim]))
+    return None if dims == list(range(len(dims))) else tuple(dims)

@@ -1,0 +1,233 @@
+"""The segments of a divided graph as joint graphs of their own.
+
+`divided(graph, halves, segments)` gives for each segment what `codegen.training` needs to make its
+node: its graph, its half of the backward, and its place in the whole. A segment's graph has the
+whole graph's inputs, then pieces of other segments (`Place.foreign`): first those that its results
+depend on, to which it adds a gradient, then those whose values its backward reads. Its calls use
+these pieces where the whole graph's calls use what they computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..ir.autograd.partition import Halves
+from ..ir.autograd.segments import Part, Segment, Segments, last_assigned, parts_of
+from ..ir.dataclass import dataclass
+from ..ir.graph.effects import root
+from ..ir.graph.interpreter import substitute
+from ..ir.graph.nodes import Call, Graph, Ref
+from ..ir.symbolic.expr import symbols_of
+from ..ir.trace.joint import Joint
+from ..runtime.autograd.segments import Place
+from .programs.replay import changes_state, refs_of
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A segment's joint graph, its half of the backward, and its place in the whole."""
+
+    graph: Graph
+    halves: Halves
+    place: Place
+
+
+def divided(graph: Graph, halves: Halves, segments: Segments) -> list[Divided]:
+    """The segments in the order of `segments`, in which their nodes must be made."""
+    parts = parts_of(halves.backward, len(halves.saved), segments.segments)
+    pairs = zip(segments.segments, parts, strict=True)
+    return [_Segment(graph, halves, segments, one, part).made() for one, part in pairs]
+
+
+class _Segment:
+    """One segment. Positions of pieces are those in the whole graph.
+
+    own      its pieces
+    inner    pieces of other segments to which it adds a gradient
+    foreign  all pieces of other segments that it needs, `inner` first
+    """
+
+    def __init__(
+        self, graph: Graph, halves: Halves, segments: Segments, segment: Segment, part: Part
+    ) -> None:
+        joint: Joint = graph.joint
+        self.graph, self.joint, self.halves, self.part = graph, joint, halves, part
+        self.segment, self.left = segment, segments.inner
+        self.own = [joint.results[at] for at in segment.results]
+        self.inner = [joint.results[at] for at, _ in segment.contributions]
+        self.saved = [halves.saved[at] for at in part.saved]
+        read = {at for kind, at in self.saved if kind == "output"}
+        kept = {at for at, node in enumerate(joint.pieces) if root(node) in segment.kept}
+        self.witnesses = sorted(kept - read)
+        self.foreign = [*self.inner, *sorted((read | kept) - {*self.own, *self.inner})]
+        self.made_saved = [at for kind, at in self.saved if kind == "made"]
+
+    def made(self) -> Divided:
+        n = len(self.graph.inputs)
+        wanted, gradients = self._wanted()
+        graph = self._graph(wanted)
+        used = _inputs_of(graph)
+        halves = Halves(
+            self.halves.forward,
+            self.part.graph,
+            tuple(map(self._origin, self.saved)),
+            tuple(map(self._witness, self.witnesses)),
+            gradients,
+        )
+        n_pieces = len(self.joint.pieces)
+        place = Place(
+            n_inputs=n,
+            own=tuple(self.own),
+            inner=tuple(self.inner),
+            foreign=tuple(self.foreign),
+            results=(*self.own, *(n_pieces + at for at in self.made_saved)),
+            edges=tuple(at for at in wanted if at < n),
+            used=frozenset(used) | {at for at in wanted if at < n},
+        )
+        return Divided(graph, halves, place)
+
+    def _wanted(self) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+        """The inputs of the segment that its backward gives a gradient, and for each of them the
+        gradient's position."""
+        n = len(self.graph.inputs)
+        places = [None if at is None else self.part.places[at] for at in self.halves.gradients]
+        pairs: list[tuple[int, int | None]] = [
+            (at, place)
+            for at, place in zip(self.joint.wanted, places, strict=False)
+            if place is not None
+        ]
+        contributions = enumerate(self.segment.contributions)
+        pairs += [(n + number, places[at]) for number, (_, at) in contributions]
+        return tuple(at for at, _ in pairs), tuple(place for _, place in pairs)
+
+    # -- what is saved
+
+    def _origin(self, saved: tuple[str, Any]) -> tuple[str, Any]:
+        kind, at = saved
+        if kind == "made":
+            return "made", self.made_saved.index(at)
+        if kind == "output" and at in self.own:
+            return "output", self.own.index(at)
+        return ("input", self._input(at)) if kind == "output" else saved
+
+    def _input(self, at: int) -> int:
+        """The position of a foreign piece among the segment's inputs."""
+        return len(self.graph.inputs) + self.foreign.index(at)
+
+    def _witness(self, at: int) -> int:
+        """The position of a piece in the sequence of the forward's results, constants and inputs
+        (see `runtime.autograd.joint_program.Plan`)."""
+        if at in self.own:
+            return self.own.index(at)
+        constants = sum(kind == "constant" for kind, _ in self.saved)
+        return len(self.own) + len(self.made_saved) + constants + self._input(at)
+
+    # -- its graph
+
+    def _graph(self, wanted: tuple[int, ...]) -> Graph:
+        graph, n, further = self.graph, len(self.graph.inputs), len(self.foreign)
+        calls = self._calls()
+        inputs = [
+            replace(self.joint.pieces[at], op="input", target=n + number, args=(), alias=None)
+            for number, at in enumerate(self.foreign)
+        ]
+        symbols = {
+            symbol: (what, at + further, *rest) if what == "number" else (what, at, *rest)
+            for symbol, (what, at, *rest) in graph.symbols.items()
+        }
+        return replace(
+            graph,
+            inputs=[*graph.inputs, *inputs],
+            sources=[*graph.sources, *[None] * further],
+            calls=calls,
+            call_outputs=[Ref(_shifted(self._ref(at), n, further)) for at in self.own],
+            constants={_shifted(at, n, further): one for at, one in graph.constants.items()},
+            symbols=symbols,
+            joint=self._joint(wanted),
+        )
+
+    def _ref(self, at: int) -> int:
+        """The number of the torch-level value that a piece is found by."""
+        found = self.joint.found[at]
+        assert found is not None
+        return self.graph.call_outputs[found[1]].index
+
+    def _joint(self, wanted: tuple[int, ...]) -> Joint:
+        joint, own = self.joint, {self.joint.pieces[at] for at in self.own}
+        left = {joint.pieces[joint.results[at]] for at in self.left}
+        found = [joint.found[at] for at in self.own]
+        return replace(
+            joint,
+            pieces=tuple(joint.pieces[at] for at in self.own),
+            found=tuple((one[0], number) for number, one in enumerate(found) if one is not None),
+            views=(),
+            results=tuple(range(len(self.own))),
+            tangents=tuple(joint.tangents[at] for at in self.segment.results),
+            wanted=wanted,
+            names=tuple(joint.names[at] for at in self.segment.results),
+            inner=tuple(
+                at for at in joint.inner if joint.given[at] in left and joint.given[at] in own
+            ),
+        )
+
+    def _calls(self) -> list[Call]:
+        """The calls that the segment's results need. They read the pieces in `inner` as inputs. If
+        calls draw random numbers or write, all of them stay, as one may change what another gives.
+        """
+        graph, n, further = self.graph, len(self.graph.inputs), len(self.foreign)
+        fresh = 1 + max([n, *refs_of([(one.args, one.results) for one in graph.calls])])
+        read = {self._ref(at): n + number for number, at in enumerate(self.inner)}
+        left = {ref: fresh + further + number for number, ref in enumerate(read)}
+
+        last = {ref: last_assigned(graph.calls, Ref(ref)) or 0 for ref in read}
+
+        def made(position: int) -> Callable[[Ref], Ref]:
+            """The values of the calls up to this one."""
+            now = {ref: left[ref] if position <= last[ref] else at for ref, at in read.items()}
+            return lambda ref: Ref(now.get(ref.index, _shifted(ref.index, n, further)))
+
+        calls = [
+            replace(
+                call,
+                args=substitute(call.args, made(position), Ref),
+                kwargs=substitute(call.kwargs, made(position), Ref),
+                results=substitute(call.results, made(position), Ref),
+            )
+            for position, call in enumerate(graph.calls)
+        ]
+        if graph.random or graph.mutates or any(map(_may_write, graph.calls)):
+            return calls
+        live = {_shifted(self._ref(at), n, further) for at in self.own}
+        kept = []
+        for call in reversed(calls):
+            if call.results is None or not live.isdisjoint(refs_of(call.results)):
+                kept.append(call)
+                live.update(refs_of((call.args, call.kwargs)))
+        return kept[::-1]
+
+
+def _may_write(call: Call) -> bool:
+    """Whether a call may write to one of its arguments."""
+    if call.results is None:
+        return not changes_state(call)
+    return "out" in call.kwargs or not set(refs_of(call.results)).isdisjoint(refs_of(call.args))
+
+
+def _shifted(ref: int, n: int, further: int) -> int:
+    """The number of a value after `further` inputs were added to `n`."""
+    return ref if ref < n else ref + further
+
+
+def _inputs_of(graph: Graph) -> set[int]:
+    """The inputs that the calls read, or whose sizes they use."""
+    n = len(graph.inputs)
+    arguments = [(call.args, call.kwargs) for call in graph.calls]
+    used = {at for at in refs_of([*arguments, graph.call_outputs]) if at < n}
+    symbols = symbols_of(arguments)
+    return used | {
+        at
+        for symbol, (what, at, *_) in graph.symbols.items()
+        if what != "number" and symbol in symbols
+    }

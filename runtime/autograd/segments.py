@@ -1,0 +1,188 @@
+"""A forward program with an autograd node for each segment of its backward.
+
+`SegmentedProgram(...)` is called like any program. It runs the forward once, without gradients, and
+then makes the nodes of the segments in order. The node of a segment gets as arguments the inputs
+and the pieces of other segments to which it gives a gradient; autograd adds up what several
+segments give. See `ir.autograd.segments` for the division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from . import rng_state
+from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin
+from .rollback import begins
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A segment's place in the whole. Its inputs are those of the whole, then `foreign`.
+
+    n_inputs  tensor inputs of the whole
+    own       the pieces that its node returns
+    inner     pieces of other segments to which it gives a gradient
+    foreign   the pieces of other segments that it needs, `inner` first
+    results   the results of the forward program that it takes: its pieces, then what it saves
+    edges     the inputs of the whole to which it gives a gradient
+    used      the inputs that its calls read when they run again
+    """
+
+    n_inputs: int
+    own: tuple[int, ...]
+    inner: tuple[int, ...]
+    foreign: tuple[int, ...]
+    results: tuple[int, ...]
+    edges: tuple[int, ...]
+    used: frozenset[int]
+
+
+class _Run:
+    """One call: its inputs, the forward's results, and the pieces as far as they have nodes."""
+
+    __slots__ = ("before", "held", "inputs", "made", "pieces", "random")
+
+    inputs: Sequence[Any]
+    before: Sequence[
+        Any
+    ]  # the inputs before the forward wrote to them; only where they are checked
+    held: dict[Any, Held]
+    random: Any
+    made: Tensors
+    pieces: list[torch.Tensor]
+
+
+class Segment(JointProgram):
+    """The program of one segment: a node whose forward takes what the whole forward has made."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Place,
+        backward: Callable[[Sequence[int]], Backward],
+        replay: Callable[..., Tensors],
+        tell: Callable[[str], None],
+        twin: Twin | None = None,
+        late: bool = False,
+    ) -> None:
+        super().__init__(plan, _never, backward, replay, tell, None, twin, late=True)
+        n = place.n_inputs
+        self.place = place
+        self._edges = {at: number for number, at in enumerate(plan.wanted)}
+        saved = {at for kind, at in plan.saved if kind == "input"}
+        foreign = set(range(n, plan.n_tensors))
+        self._held = Holder(plan, saved | foreign | (set(range(n)) - place.used))
+        self._held_after = Holder(plan, saved | set(range(n)))
+
+    def begin(self, run: _Run) -> None:
+        """Before the forward: keep the inputs for a backward that is itself differentiated."""
+        run.held[self] = self._held(run.inputs)
+
+    def node_of(self, run: _Run) -> Tensors:
+        """The segment's pieces, with its node as their history."""
+        place = self.place
+        arguments = [run.inputs[at] for at in place.edges]
+        arguments += [run.pieces[at] for at in place.inner]
+        return self._node(*arguments, run)  # type: ignore[misc, no-any-return]
+
+    def forwards(self, node: Any, *arguments: Any) -> Tensors:
+        run, place, n = arguments[-1], self.place, self.place.n_inputs
+        inner = [run.pieces[at] for at in place.inner]
+        others = [run.made[at].detach() for at in place.foreign[len(inner) :]]
+        inputs = (*run.inputs[:n], *inner, *others, *run.inputs[n:])
+        if self.plan.random:
+            node.random = run.random
+        if self._twin is not None:
+            node.begun = self._begun(run, (*run.before[:n], *inputs[n:]))
+        held = [*run.held[self], *self._held_after(inputs)]
+        return self._rest(node, inputs, held, tuple([run.made[at] for at in place.results]))
+
+    def _begun(self, run: _Run, inputs: Sequence[Any]) -> Any:
+        """The comparison with eager, with the random numbers of the forward."""
+        assert self._twin is not None
+        if not self.plan.random:
+            return self._twin.begin(inputs)
+        after = rng_state.states(self.plan.random)
+        rng_state.put_back(run.random)
+        begun = self._twin.begin(inputs)
+        rng_state.put_back(after)
+        return begun
+
+    def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        found: list[Any] = [None] * self.plan.n_tensors
+        for at, number in self._edges.items():
+            found[at] = gradients[number]
+        return found
+
+
+class SegmentedProgram:
+    """The callable for one graph with several segments. It takes the graph's tensors and numbers
+    and returns its outputs. `tells_begun`: it raises `Begun` if it may have written to its inputs.
+    """
+
+    tells_begun = True
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_pieces: int,
+        forward: Callable[..., Tensors],
+        segments: Sequence[Segment],
+        tail: Callable[..., Tensors] | None,
+        random: tuple[torch.device, ...],
+        written: Sequence[int],
+        late: bool,
+    ) -> None:
+        """`tail(*inputs, *pieces, *numbers)` computes the results; None if they are the pieces.
+        `late`: if the forward raises, it has not written anything."""
+        self.n_inputs, self._n_pieces, self.segments = n_inputs, n_pieces, segments
+        self._forward, self._tail, self._random = forward, tail, random
+        self._written = tuple(written)
+        self._nodes: Callable[[_Run], Any] = self._made
+        self._checked = any(segment._twin is not None for segment in segments)
+        if written:
+            tells = late or getattr(forward, "tells_begun", False)
+            self._forward = forward if tells else begins(forward)
+            self._nodes = begins(self._made)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            with torch.enable_grad():
+                return self(*inputs)
+        run = _Run()
+        run.inputs = run.before = inputs
+        run.held = {}
+        torch._C._set_grad_enabled(False)
+        try:
+            if self._random:
+                run.random = rng_state.states(self._random)
+            for segment in self.segments:
+                segment.begin(run)
+            if self._checked and self._written:
+                run.before = [
+                    one.clone() if at in self._written else one for at, one in enumerate(inputs)
+                ]
+            run.made = self._forward(*inputs)
+        finally:
+            torch._C._set_grad_enabled(True)
+        return self._nodes(run)
+
+    def _made(self, run: _Run) -> Any:
+        """The outputs, after the forward has run."""
+        run.pieces = list(run.made[: self._n_pieces])
+        for segment in self.segments:
+            made = segment.node_of(run)
+            for at, piece in zip(segment.place.own, made, strict=True):
+                run.pieces[at] = piece
+        if self._tail is None:
+            return tuple(run.pieces)
+        n, inputs = self.n_inputs, run.inputs
+        return self._tail(*inputs[:n], *run.pieces, *inputs[n:])
+
+
+def _never(*_inputs: Any) -> Tensors:
+    raise AssertionError("a segment has no forward of its own")
