@@ -195,7 +195,7 @@ def _node_of(joint: JointProgram, name: str) -> Any:
     return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
 
 
-def _chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """A function that selects the items at these positions."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
@@ -243,12 +243,12 @@ class JointProgram:
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         saved = {at for kind, at in plan.saved if kind == "input"}
-        self._held = Holder(plan, saved)
+        self._held = Holder(plan, saved, plan.before)
         places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
         self._inputs_saved = [plan.saved[place][1] for place in places]
-        self._saved_inputs = _chosen(places)  # among the saved tensors
+        self._saved_inputs = chosen(places)  # among the saved tensors
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
-        self._kept = _chosen(self._places())
+        self._kept = chosen(self._places())
         # A node that saves nothing may run as often as autograd calls it.
         self._saves = bool(plan.saved or plan.witnesses)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
@@ -505,11 +505,13 @@ class Holder:
     whose history may later lead to this node.
     """
 
-    def __init__(self, plan: Plan, saved: set[int]) -> None:
-        self._before = plan.before
-        rest = [at for at in range(plan.n_tensors) if at not in saved and at not in plan.before]
+    def __init__(self, plan: Plan, others: set[int], before: Sequence[int]) -> None:
+        """`others`: the inputs that are not kept; `before`: those of which a copy is kept."""
+        self._before = before
+        rest = [at for at in range(plan.n_tensors) if at not in others and at not in plan.before]
         self._parameters = [at for at in rest if at in plan.parameters]
         self._loose = [at for at in rest if at not in plan.parameters]
+        self.is_empty = not rest and not self._before
 
     def __call__(self, inputs: Sequence[Any]) -> Held:
         """Keep the inputs. Called without gradients, before anything is written."""

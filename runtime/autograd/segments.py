@@ -15,7 +15,7 @@ import torch
 
 from ...ir.dataclass import dataclass
 from . import rng_state
-from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin
+from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin, chosen
 from .rollback import begins
 
 
@@ -75,8 +75,12 @@ class Segment(JointProgram):
         self._edges = {at: number for number, at in enumerate(plan.wanted)}
         saved = {at for kind, at in plan.saved if kind == "input"}
         foreign = set(range(n, plan.n_tensors))
-        self._held = Holder(plan, saved | foreign | (set(range(n)) - place.used))
-        self._held_after = Holder(plan, saved | set(range(n)))
+        before = [at for at in plan.before if at in place.used]
+        self._held = Holder(plan, saved | foreign | (set(range(n)) - place.used), before)
+        self._held_after = Holder(plan, saved | set(range(n)), ())
+        self.holds = not self._held.is_empty
+        self._edges_of, self._inner_of = chosen(place.edges), chosen(place.inner)
+        self._results_of = chosen(place.results)
 
     def begin(self, run: _Run) -> None:
         """Before the forward: keep the inputs for a backward that is itself differentiated."""
@@ -84,22 +88,24 @@ class Segment(JointProgram):
 
     def node_of(self, run: _Run) -> Tensors:
         """The segment's pieces, with its node as their history."""
-        place = self.place
-        arguments = [run.inputs[at] for at in place.edges]
-        arguments += [run.pieces[at] for at in place.inner]
-        return self._node(*arguments, run)  # type: ignore[misc, no-any-return]
+        edges, inner = self._edges_of(run.inputs), self._inner_of(run.pieces)
+        return self._node(*edges, *inner, run)  # type: ignore[misc, no-any-return]
 
     def forwards(self, node: Any, *arguments: Any) -> Tensors:
-        run, place, n = arguments[-1], self.place, self.place.n_inputs
-        inner = [run.pieces[at] for at in place.inner]
-        others = [run.made[at].detach() for at in place.foreign[len(inner) :]]
-        inputs = (*run.inputs[:n], *inner, *others, *run.inputs[n:])
+        run, place = arguments[-1], self.place
+        held = run.held.get(self, [])
+        inputs, n = run.inputs, place.n_inputs
+        if place.foreign:
+            inner = self._inner_of(run.pieces)
+            others = [run.made[at].detach() for at in place.foreign[len(inner) :]]
+            inputs = (*inputs[:n], *inner, *others, *inputs[n:])
+            if not self._held_after.is_empty:
+                held = held + self._held_after(inputs)
         if self.plan.random:
             node.random = run.random
         if self._twin is not None:
             node.begun = self._begun(run, (*run.before[:n], *inputs[n:]))
-        held = [*run.held[self], *self._held_after(inputs)]
-        return self._rest(node, inputs, held, tuple([run.made[at] for at in place.results]))
+        return self._rest(node, inputs, held, self._results_of(run.made))
 
     def _begun(self, run: _Run, inputs: Sequence[Any]) -> Any:
         """The comparison with eager, with the random numbers of the forward."""
@@ -141,6 +147,7 @@ class SegmentedProgram:
         `late`: if the forward raises, it has not written anything."""
         self.n_inputs, self._n_pieces, self.segments = n_inputs, n_pieces, segments
         self._forward, self._tail, self._random = forward, tail, random
+        self._holding = [segment for segment in segments if segment.holds]
         self._written = tuple(written)
         self._nodes: Callable[[_Run], Any] = self._made
         self._checked = any(segment._twin is not None for segment in segments)
@@ -160,7 +167,7 @@ class SegmentedProgram:
         try:
             if self._random:
                 run.random = rng_state.states(self._random)
-            for segment in self.segments:
+            for segment in self._holding:
                 segment.begin(run)
             if self._checked and self._written:
                 run.before = [
