@@ -133,7 +133,7 @@ class Capture:
     program   the backend's program of the graph, or None
     inputs    Sources that a direct entry gathers; the first `n_program` are the program's
     tree      the result of a direct entry (see _native.Entry)
-    code      replacement code of a "code" entry
+    code      replacement code of a "code" entry, made with `assembler`
     plain     why the frame runs in plain Python
     """
 
@@ -145,6 +145,7 @@ class Capture:
     n_program: int = 0
     tree: Any = None
     code: types.CodeType | None = None
+    assembler: Assembler | None = None
     breaks: list[BreakRecord] = field(default_factory=list)
     plain: BreakRecord | None = None
     rerun: bool = False
@@ -539,8 +540,7 @@ class _Attempt:
         graph = self._finish(outputs)
         made = Capture("code", [], graph, breaks=breaks)
         self._compile(made)
-        asm = Assembler(code)
-        real = Emitter(asm, m, self.root)
+        real = Emitter(Assembler(code), m, self.root)
         where = "before"
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
@@ -555,7 +555,7 @@ class _Attempt:
         tail(real)
         real.handle_failures()
         made.rerun = False
-        made.code = asm.finish()
+        made.assembler, made.code = real.asm, real.asm.finish()
         return made
 
     def _body(

@@ -63,11 +63,15 @@ class Assembler:
         self.made: list[str] = []  # the names returned by `fresh`
         # Per prefix: the first number that may be free.
         self._given: dict[str, int] = {}
-        self._body: list[Item | Label] = []
+        # The instructions so far; the labels of the original's instructions; where the forms of one
+        # wrapped call begin -> where they end, the wrapper, whether keywords follow.
+        # `capture.emit.printing` reads these three.
+        self.body: list[Item | Label] = []
+        self.originals: dict[int, Label] = {}
+        self.wrapped: dict[int, tuple[int, Any, bool]] = {}
         self._where: Location | None = None
         self._cover: Cover | None = None
         self._names = {*slot_names(code), *self.args}
-        self._originals: dict[int, Label] = {}
 
     # -- bookkeeping -------------------------------------------------------------------------------
     def fresh(self, prefix: str) -> str:
@@ -95,11 +99,11 @@ class Assembler:
         return Label()
 
     def place(self, label: Label) -> None:
-        self._body.append(label)
+        self.body.append(label)
 
     def emit(self, op: str, arg: Any = None, low: int = 0, target: Label | None = None) -> None:
         """Append one real instruction of the running version."""
-        self._body.append(Item(Raw(op, arg, low), target, self._where, self._cover))
+        self.body.append(Item(Raw(op, arg, low), target, self._where, self._cover))
 
     def finish(self, carry: bool = True) -> types.CodeType:
         """The code object; nothing may be appended afterwards.
@@ -107,24 +111,24 @@ class Assembler:
         `carry` appends the original as bytes, if instructions of it are reached.
         """
         tail = self._tail() if carry else None
-        carried = None if tail is None else encode(self._body, self._shape(), tail)
+        carried = None if tail is None else encode(self.body, self._shape(), tail)
         if carried is not None:
             self.carries = _carries.put(carried, True)
             return carried
         self._append_originals()
-        made = encode(self._body, self._shape())
+        made = encode(self.body, self._shape())
         assert made is not None
         return made
 
     def emitted(self) -> list[tuple[Raw, Location | None]]:
         """The real instructions so far, each with its location."""
-        return [(item.raw, item.where) for item in self._body if isinstance(item, Item)]
+        return [(item.raw, item.where) for item in self.body if isinstance(item, Item)]
 
     def _tail(self) -> Tail | None:
         """The original as bytes; None if it is not reached, or if instructions of it change."""
-        if not self._originals or self.patches or self.maybe_unbound:
+        if not self.originals or self.patches or self.maybe_unbound:
             return None
-        units = {label: unit_of(self.code, index) for index, label in self._originals.items()}
+        units = {label: unit_of(self.code, index) for index, label in self.originals.items()}
         known = {label: unit for label, unit in units.items() if unit is not None}
         sure = self.bound.union(self.cells)
         outside = self.cells_from_outside
@@ -332,7 +336,7 @@ class Assembler:
 
     def original(self, index: int) -> Label:
         """The label of the original's instruction `index`; `finish` appends what it reaches."""
-        return self._originals.setdefault(self._threaded(index), Label())
+        return self.originals.setdefault(self._threaded(index), Label())
 
     def _threaded(self, index: int) -> int:
         """The instruction that control reaches from `index` through jumps, up to a patched one."""
@@ -352,7 +356,7 @@ class Assembler:
 
     def _append_originals(self) -> None:
         placed: set[int] = set()
-        while fresh := self._reachable(set(self._originals) - placed) - placed:
+        while fresh := self._reachable(set(self.originals) - placed) - placed:
             placed |= fresh
             for index in sorted(fresh):
                 self._append_original(index, falls_into=index + 1 in fresh)
@@ -370,7 +374,7 @@ class Assembler:
         return reached
 
     def _append_original(self, index: int, falls_into: bool) -> None:
-        self.place(self._originals.setdefault(index, Label()))
+        self.place(self.originals.setdefault(index, Label()))
         if index in self.patches:
             self.patches[index]()
             return
@@ -409,15 +413,6 @@ class Assembler:
 
 
 _carries = PerCode(lambda code: False)
-
-
-def readable(code: types.CodeType) -> types.CodeType:
-    """The code; if it carries an original's bytes, without the unreachable ones."""
-    if not _carries(code):
-        return code
-    asm = Assembler(code)
-    asm.jump(asm.original(decode(code).entry))
-    return asm.finish(carry=False)
 
 
 ROOT_LOADS: dict[str, Callable[[Assembler, Any], None]] = {

@@ -88,6 +88,20 @@ def resume_code(
     the original's cellvars and freevars, in that order. Raises CannotResume if `can_resume` gives a
     reason, or for a `super()` that would find no first argument.
     """
+    asm = resume_assembler(code, index, stack, bound)
+    begins = asm.emitted()[:-1]
+    made = asm.finish()
+    if asm.carries:
+        decode.put(made, resumed(asm.code, made, begins, index))
+    _ORDERS[made] = order_of(asm.code)
+    return made
+
+
+def resume_assembler(
+    code: types.CodeType, index: int, stack: tuple[str, ...], bound: tuple[str, ...]
+) -> Assembler:
+    """The assembler of that code, before it is finished; its last instruction is the jump into the
+    original."""
     reason = can_resume(code, index)
     if reason is not None:
         raise CannotResume(reason)
@@ -116,13 +130,8 @@ def resume_code(
     if source is not None and first is not None:
         asm.load_deref(source)
         asm.store_fast(first)
-    begins = asm.emitted()
     asm.jump(asm.original(index))
-    made = asm.finish()
-    if asm.carries:
-        decode.put(made, resumed(code, made, begins, index))
-    _ORDERS[made] = order_of(code)
-    return made
+    return asm
 
 
 def _written(code: types.CodeType, index: int) -> types.CodeType:
@@ -424,6 +433,7 @@ def _wrap_call_ex(asm: Assembler, extent: Any, instr: Instr) -> None:
     Any other iterable stays with the plain call, whose messages name f.
     """
     has_kwargs: bool = instr.arg
+    begin = len(asm.body)
     done, wrap = asm.label(), asm.label()
     for kind in (tuple, list):
         asm.begin_call(lambda: asm.load_const(type))
@@ -454,3 +464,4 @@ def _wrap_call_ex(asm: Assembler, extent: Any, instr: Instr) -> None:
         asm.take_fast(kwargs)
     asm.emit("CALL_FUNCTION_EX", int(has_kwargs))
     asm.place(done)
+    asm.wrapped[begin] = len(asm.body), extent, has_kwargs

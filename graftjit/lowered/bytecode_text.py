@@ -2,7 +2,8 @@
 
 In: the capture of a frame (`runtime.events.observers.Published`) and its graph. Out: for a direct
 entry, the work of the native callable without a frame; else the replacement code and its resume
-functions, decompiled (`capture.decompile.writer`). `graftjit.lowered.collect` uses this module.
+functions, as the emitter wrote them (`capture.emit.printing`). `graftjit.lowered.collect` uses this
+module.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..capture import helpers
-from ..capture.bytecode.decoder import argument_names, decode
-from ..capture.decompile.writer import decompile, identifier
-from ..capture.emit.resume import resume_code
+from ..capture.bytecode.assembler import Assembler
+from ..capture.bytecode.decoder import argument_names
+from ..capture.emit.printing import identifier, place_from, printed
+from ..capture.emit.resume import resume_assembler
 from ..ir.graph.nodes import Graph
 from ..ir.graph.printing import place_text, type_text
 from ..ir.location import Location
@@ -44,11 +46,11 @@ def code_text(entry: Published) -> str:
     made = entry.made
     if made.kind == "direct":
         return _direct_text(entry)
-    if made.code is None:
+    if made.assembler is None:
         return ""
     named = _namer(entry)
     head = f"# in place of {_begin(entry.code)}"
-    text = _text(made.code, entry.code.co_name, entry.code, named)
+    text = _text(made.assembler, entry.code.co_name, named)
     found = [f"{head}\n{_with_sections(text, made.breaks)}"]
     seen: set[str] = set()
     for way, _tail in entry.resumes:
@@ -56,8 +58,8 @@ def code_text(entry: Published) -> str:
         if name in seen:
             continue
         seen.add(name)
-        where = decode(entry.code).instrs[way[0]].where
-        text = _text(resume_code(entry.code, *way), name, entry.code, named)
+        where = place_from(entry.code, way[0])
+        text = _text(resume_assembler(entry.code, *way), name, named)
         found.append(f"# continues at {place_text(where)}\n{text}")
     return "\n\n".join(found)
 
@@ -92,10 +94,8 @@ def _with_sections(text: str, breaks: list[Any]) -> str:
     )
 
 
-def _text(
-    code: types.CodeType, name: str, original: types.CodeType, named: Callable[[Any], Any]
-) -> str:
-    return decompile(code, name=name, original=original, named=named, line_of=line_of).text
+def _text(asm: Assembler, name: str, named: Callable[[Any], Any]) -> str:
+    return printed(asm, name, named, line_of).text
 
 
 def _begin(code: types.CodeType) -> str:
@@ -104,8 +104,7 @@ def _begin(code: types.CodeType) -> str:
 
 
 def _resume_name(code: types.CodeType, target: int) -> str:
-    line = decode(code).instrs[target].where.line
-    return f"{code.co_name}_from_line_{line}_at_{target}"
+    return f"{code.co_name}_from_line_{place_from(code, target).line}_at_{target}"
 
 
 def _namer(entry: Published) -> Callable[[Any], tuple[str, str] | None]:

@@ -205,7 +205,7 @@ def _bytecode(made: Made) -> Stage | None:
     if entry.made.kind == "plain":
         return None
     functions = 1 + len(dict.fromkeys(way for way, _ in entry.resumes))
-    title = "the code that runs in place of the frame, decompiled"
+    title = "the code that runs in place of the frame, as Python"
     return Stage("bytecode", title, _count(functions, "function"), 0.0, lambda: code_text(entry))
 
 
