@@ -10,7 +10,6 @@ compared. `codegen.pipeline` makes the plans that are kept.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,17 +59,17 @@ def key_of(graph: Graph) -> Key | None:
 
 def recall(key: Key) -> Plain | None:
     """The plan that was kept under this key."""
-    found: Plain | None = notes.recall(SESSION.store, key.texts, *key.here)
+    found: Plain | None = notes.recall(SESSION.store, key.texts, *key.here, serialize.loads)
     return found
 
 
 def keep(key: Key, made: Callable[[], Plain]) -> None:
     """Keep the result of `made`, if it can be kept."""
     try:
-        value = made()
+        data = serialize.dumps(made())
     except NotKept:
         return
-    notes.keep(SESSION.store, key.texts, *key.here, value)
+    notes.keep(SESSION.store, key.texts, *key.here, data)
 
 
 def plain(
@@ -96,7 +95,7 @@ def plain(
     if any(id(tensor) not in places for tensor in spec.constants.values()):
         raise NotKept("a constant that the passes have made")
     return {
-        "program": serialize.written(spec),
+        "program": serialize.unbound(spec),
         "constants": [[slot, places[id(tensor)]] for slot, tensor in spec.constants.items()],
         "source": source,
         "symbols": symbols,
@@ -110,8 +109,10 @@ def plain(
 
 def compare(graph: Graph, kept: Plain, made: Plain) -> None:
     """Raise CheckError if the two plans differ."""
+    # read from bytes as the kept one, since the order of a set depends on how the set was made
+    made = serialize.loads(serialize.dumps(made))
     for name in made:
-        texts = [json.dumps(one.get(name), sort_keys=True) for one in (kept, made)]
+        texts = [repr(one.get(name)) for one in (kept, made)]
         if texts[0] != texts[1]:
             raise CheckError(
                 f"the kept plan of the graph {graph.name} differs"
@@ -135,8 +136,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     try:
         others = fixed.load(kept["replaced"], stored=stored) if kept["replaced"] else None
         keep = cxx.load(source, names, graph.name, covers, stored) if source else None
-        on_gpu = _texts(kept)
-        gpu = _gpu(kept, on_gpu, graph.name, covers, stored)
+        gpu = _gpu(kept, graph.name, covers, stored)
     # the graph is planned anew, meets the same error and reports it
     except (cxx.NotBuilt, BuildError):
         return None
@@ -146,8 +146,8 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         addresses |= others.addresses
     tensors = [node.target for node in graph.nodes if node.op == "constant"]
     constants = {slot: tensors[at] for slot, at in kept["constants"]}
-    spec = serialize.read(
-        kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu, on_gpu)
+    spec = serialize.bound(
+        kept["program"], graph.name, constants, Bound(addresses, (keep, others), gpu)
     )
     records = _records(kept, keep is not None and keep.cached, gpu)
     rows, was = kept["steps"], {one.name: one.cached for one in records}
@@ -172,22 +172,15 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
 def _source(kept: Plain) -> str:
     """The text of all kernels."""
     on_gpu = kept["gpu"] or {"texts": {}}
-    return "\n\n\n".join([kept["source"], *(one["source"] for one in on_gpu["texts"].values())])
+    return "\n\n\n".join([kept["source"], *(one.source for one in on_gpu["texts"].values())])
 
 
-def _texts(kept: Plain) -> dict[str, Any]:
-    """The kernels of GPUs, by key."""
-    plain = kept["gpu"] or {"texts": {}}
-    return {key: serialize.kernel_of(text) for key, text in plain["texts"].items()}
-
-
-def _gpu(
-    kept: Plain, texts: dict[str, Any], name: str, covers: tuple[str, ...], stored: bool
-) -> dict[str, Any]:
+def _gpu(kept: Plain, name: str, covers: tuple[str, ...], stored: bool) -> dict[str, Any]:
     """The loaded kernels of GPUs, by key."""
-    if not texts:
+    on_gpu = kept["gpu"]
+    if not on_gpu:
         return {}
-    return serialize.load_kernels(texts, kept["gpu"]["capabilities"], name, covers, stored)
+    return serialize.load_kernels(on_gpu["texts"], on_gpu["capabilities"], name, covers, stored)
 
 
 def _records(kept: Plain, cached: bool, gpu: Plain) -> tuple[KernelRecord, ...]:
@@ -200,7 +193,7 @@ def _records(kept: Plain, cached: bool, gpu: Plain) -> tuple[KernelRecord, ...]:
     for name, covers, nbytes in kept["kernels"]:
         keys = on_gpu["of"].get(name)
         if keys is not None:
-            text = "\n".join([on_gpu["texts"][key]["source"] for key in keys])
+            text = "\n".join([on_gpu["texts"][key].source for key in keys])
             was = all(gpu[key].cached for key in keys)
             found.append(record(name, text, tuple(covers), nbytes, was, "#"))
             continue

@@ -1,12 +1,17 @@
-"""Serialization: a program as plain values of JSON, and back.
+"""Serialization: a plan as bytes, and back.
 
-Addresses of kernels are names in it (`At`). Constants are left out: the loader inserts them. Raises
-NotKept for values without a plain form.
+A plan is a pickle of steps, kernels of GPUs, operators and values of Python and torch; `dumps`
+raises NotKept for any other value. Addresses of kernels are names in it (`At`), and constants are
+left out: `bound` inserts both. The store is as private as the libraries that are loaded from it, so
+its pickles are trusted as these are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import io
+import operator
+import pickle
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,20 +23,8 @@ from ...ir.dataclass import dataclass, field
 # The two files below define operators of graftjit that a plan may name.
 from ...ir.passes import defer_writes  # noqa: F401
 from ...ir.trace import autocast_cache  # noqa: F401
-from ...runtime.program.fallback_tape import Tape
-from ...runtime.program.program import (
-    Alloc,
-    Aten,
-    DeviceLaunch,
-    Free,
-    Launch,
-    Otherwise,
-    ProgramSpec,
-    Scratch,
-    Slot,
-    Step,
-    View,
-)
+from ...runtime.program import fallback_tape, program
+from ...runtime.program.program import DeviceLaunch, Launch, ProgramSpec
 from .key import OPERATORS, NotKept
 
 
@@ -51,7 +44,6 @@ class Bound:
     addresses: Mapping[str, int]
     keep: Any
     gpu: Mapping[str, Any] = field(default_factory=dict)
-    texts: Mapping[str, Any] = field(default_factory=dict)  # of these kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,234 +57,85 @@ class Unbound:
     keep: Any = None
 
 
-def written(spec: ProgramSpec) -> dict[str, Any]:
-    """The program without its name and its constants."""
-    if spec.symbols or spec.n_numbers:
-        raise NotKept("numbers")
-    return {
-        "inputs": spec.n_inputs,
-        "slots": spec.n_slots,
-        "steps": [_WRITE[type(step)](step) for step in spec.steps],
-        "outputs": list(spec.outputs),
-        "arena": _written(spec.arena),
-        "joined": sorted(spec.joined),
-        "names": list(spec.names),
-    }
+# --- bytes ---
 
-
-def read(plain: Mapping[str, Any], name: str, constants: dict[int, Any], to: Bound) -> ProgramSpec:
-    """The program that was written."""
-    return ProgramSpec(
-        name,
-        plain["inputs"],
-        plain["slots"],
-        tuple([_READ[kind](to, *rest) for kind, *rest in plain["steps"]]),
-        tuple(plain["outputs"]),
-        plain["arena"],
-        constants,
-        joined=frozenset(plain["joined"]),
-        names=tuple(plain["names"]),
-    )
-
-
-# --- steps ---
-
-_WRITE: dict[type, Callable[[Any], list[Any]]] = {
-    Alloc: lambda s: [
-        "alloc",
-        s.slot,
-        _all(s.shape),
-        _all(s.stride),
-        *map(_written, (s.dtype, s.device)),
-    ],
-    Scratch: lambda s: ["scratch", s.slot, _written(s.offset), _written(s.nbytes), s.base],
-    Launch: lambda s: [
-        "launch",
-        s.kernel,
-        _written(s.address),
-        list(s.slots),
-        list(s.writes),
-        _all(s.numbers),
-    ],
-    DeviceLaunch: lambda s: [
-        "device",
-        s.kernel,
-        s.function.name,
-        list(s.slots),
-        str(s.device),
-        _written(s.programs),
-        _all(s.numbers),
-        s.kinds,
-        list(s.writes),
-        list(s.aligned),
-    ],
-    Otherwise: lambda s: ["otherwise", _tape(s.call), list(s.slots), _all(s.numbers)],
-    Aten: lambda s: [
-        "aten",
-        _written(s.op),
-        _written(s.args),
-        _written(s.kwargs),
-        list(s.results),
-    ],
-    View: lambda s: [
-        "view",
-        s.slot,
-        s.base,
-        _all(s.shape),
-        _all(s.stride),
-        _written(s.offset),
-        s.absolute,
-    ],
-    Free: lambda s: ["free", list(s.slots)],
-}
-
-_READ: dict[str, Callable[..., Step]] = {
-    "alloc": lambda _, slot, shape, stride, dtype, device: Alloc(
-        slot, tuple(shape), tuple(stride), _read(dtype), _read(device)
-    ),
-    "scratch": lambda _, slot, offset, nbytes, base: Scratch(slot, offset, nbytes, base),
-    "launch": lambda to, kernel, address, slots, writes, numbers: Launch(
-        kernel,
-        _bound(to, address),
-        tuple(slots),
-        to.keep,
-        tuple(writes),
-        tuple([_bound(to, one) for one in numbers]),
-    ),
-    "device": lambda to, kernel, key, slots, device, programs, numbers, kinds, writes, aligned: (
-        _device_launch(
-            to,
-            key,
-            kernel,
-            tuple(slots),
-            torch.device(device),
-            programs,
-            tuple(numbers),
-            kinds,
-            tuple(writes),
-            tuple(aligned),
-        )
-    ),
-    "otherwise": lambda _, tape, slots, numbers: Otherwise(
-        _tape_of(*tape), tuple(slots), tuple(numbers)
-    ),
-    "aten": lambda _, op, args, kwargs, results: Aten(
-        _read(op), _read(args), _read(kwargs), tuple(results)
-    ),
-    "view": lambda _, slot, base, shape, stride, offset, absolute: View(
-        slot, base, tuple(shape), tuple(stride), offset, absolute
-    ),
-    "free": lambda _, slots: Free(tuple(slots)),
-}
-
-
-def _device_launch(
-    to: Bound, key: str, kernel: str, slots: tuple[int, ...], device: torch.device, programs: int,
-    numbers: tuple[Any, ...], kinds: str, writes: tuple[int, ...], aligned: tuple[int, ...],
-) -> DeviceLaunch:  # fmt: skip
-    loaded = to.gpu[key]
-    return DeviceLaunch(
-        kernel, loaded.function, slots, device, programs, loaded.threads, loaded.shared,
-        loaded.hidden, numbers, kinds,
-        loaded.keep, writes, aligned, General(to.texts[key], aligned, device) if aligned else None,
-    )  # fmt: skip
-
-
-def _tape(tape: Any) -> list[Any]:
-    if type(tape) is not Tape or tape.names:
-        raise NotKept(f"{tape!r}")
-    return [tape.kernel, tape.given, _written(tape.entries)]
-
-
-def _tape_of(kernel: str, given: int, entries: Any) -> Tape:
-    return Tape(kernel, given, (), _read(entries))
-
-
-# --- values ---
-
-_PLAIN = (int, float, bool, str, type(None))
+_RENDERER = f"{__package__.rpartition('.')[0]}.triton.renderer"  # not imported without a GPU
+# The files whose dataclasses are parts of plans.
+_PARTS = frozenset((program.__name__, fallback_tape.__name__, _RENDERER, __name__))
 _BY_NAME = (torch.dtype, torch.layout, torch.memory_format)
 
 
-def _all(values: Any) -> list[Any]:
-    return [_written(one) for one in values]
+def dumps(plan: Any) -> bytes:
+    """The plan as bytes. Raises NotKept."""
+    file = io.BytesIO()
+    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(plan)
+    return file.getvalue()
 
 
-def _written(value: Any) -> Any:
-    kind = type(value)
-    if kind in _PLAIN:
-        return value
-    if kind is list:
-        return _all(value)
-    if kind is tuple:
-        return {"tuple": _all(value)}
-    if kind is Slot:
-        return {"slot": value.index}
-    if kind is At:
-        return {"at": value.name}
-    if kind in _BY_NAME:
-        return {"torch": str(value).removeprefix("torch.")}
-    if kind is torch.device:
-        return {"device": str(value)}
-    if kind is dict:
-        return {"dict": [[key, _written(one)] for key, one in value.items()]}
-    if kind is OpOverload and value.namespace in OPERATORS:
-        return {"op": [value.namespace, value._schema.name.split("::")[1], value._overloadname]}
-    raise NotKept(f"a {kind.__name__}")
+loads = pickle.loads
 
 
-_SPECIAL: dict[str, Callable[[Any], Any]] = {
-    "tuple": lambda items: tuple([_read(one) for one in items]),
-    "slot": Slot,
-    "torch": lambda name: getattr(torch, name),
-    "device": torch.device,
-    "dict": lambda items: {key: _read(one) for key, one in items},
-    "op": lambda name: getattr(getattr(getattr(torch.ops, name[0]), name[1]), name[2]),
-}
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        """The call that makes the value. Numbers, texts and containers do not come here."""
+        kind = type(value)
+        if kind.__module__ in _PARTS:
+            return kind, tuple([getattr(value, name) for name in kind.__match_args__])
+        if kind in _BY_NAME:
+            return _of_torch, (str(value).removeprefix("torch."),)
+        if kind is torch.device:
+            return torch.device, (str(value),)
+        if kind is OpOverload and value.namespace in OPERATORS:
+            return _of_torch, (f"ops.{value}",)
+        if kind is type or value is _of_torch:  # the first element of a pair above
+            return NotImplemented
+        raise NotKept(f"a {kind.__name__}")
 
 
-def _read(value: Any) -> Any:
-    kind = type(value)
-    if kind is list:
-        return [_read(one) for one in value]
-    if kind is dict:
-        ((name, inner),) = value.items()
-        return _SPECIAL[name](inner)
-    return value
+def _of_torch(path: str) -> Any:
+    return operator.attrgetter(path)(torch)
 
 
-def _bound(to: Bound, value: Any) -> Any:
-    """A number, or the address of the named kernel."""
-    return to.addresses[value["at"]] if type(value) is dict else value
+# --- programs ---
+
+
+def unbound(spec: ProgramSpec) -> ProgramSpec:
+    """The program without its name and its constants. Raises NotKept."""
+    if spec.symbols or spec.n_numbers:
+        raise NotKept("numbers")
+    return replace(spec, name="", constants={})
+
+
+def bound(spec: ProgramSpec, name: str, constants: dict[int, Any], to: Bound) -> ProgramSpec:
+    """The program with its name, its constants, and the addresses of its kernels."""
+    steps = tuple(
+        [_BIND[type(step)](step, to) if type(step) in _BIND else step for step in spec.steps]
+    )
+    return replace(spec, name=name, steps=steps, constants=constants)
+
+
+def _launch(step: Launch, to: Bound) -> Launch:
+    numbers = tuple([to.addresses[one.name] if type(one) is At else one for one in step.numbers])
+    address = to.addresses[step.address.name]  # type: ignore[attr-defined]
+    return Launch(step.kernel, address, step.slots, to.keep, step.writes, numbers)
+
+
+def _device_launch(step: DeviceLaunch, to: Bound) -> DeviceLaunch:
+    loaded = to.gpu[step.function.name]  # type: ignore[attr-defined]
+    return replace(
+        step,
+        function=loaded.function,
+        threads=loaded.threads,
+        shared=loaded.shared,
+        hidden=loaded.hidden,
+        keep=loaded.keep,
+    )
+
+
+_BIND: dict[type, Any] = {Launch: _launch, DeviceLaunch: _device_launch}
 
 
 # --- kernels of GPUs ---
-
-
-def written_kernel(kernel: Any) -> dict[str, Any]:
-    """A Triton kernel whose sizes are known, as plain values."""
-    if kernel.numbers or type(kernel.programs) is not int:
-        raise NotKept("numbers")
-    return {
-        "name": kernel.name,
-        "source": kernel.source,
-        "arguments": [list(one) for one in kernel.arguments],
-        "constants": dict(kernel.constants),
-        "programs": kernel.programs,
-        "aligned": list(kernel.aligned),
-        "warps": kernel.warps,
-        "fp_fusion": kernel.fp_fusion,
-        "stages": kernel.stages,
-        "debug": kernel.debug,
-    }
-
-
-def kernel_of(plain: Mapping[str, Any]) -> Any:
-    """The Triton kernel that was written."""
-    from ..triton.renderer import TritonKernel
-
-    arguments = tuple([(name, kind) for name, kind in plain["arguments"]])
-    return TritonKernel(**{**plain, "arguments": arguments, "aligned": tuple(plain["aligned"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -481,7 +480,7 @@ def test_a_kept_plan_is_the_plan(a_gpu, told):
     graph = mixed()
     made = planned._planned(graph)
     made.render()
-    kept = json.loads(json.dumps(planned._plain(made)))
+    kept = plan_form.loads(plan_form.dumps(planned._plain(made)))
     fresh = planned._finished(made, planned._built(made))
     again = kept_plans.loaded(graph, kept)
     launches = [step for step in fresh.spec.steps if isinstance(step, DeviceLaunch)]

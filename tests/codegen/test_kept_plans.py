@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from graftjit.codegen.backend import compile_graph
 from graftjit.codegen.build import cxx as build
 from graftjit.codegen.plan_cache import cache as kept_plans
 from graftjit.codegen.plan_cache import key as graph_key
+from graftjit.codegen.plan_cache import serialize
 from graftjit.codegen.programs.compiled import Compiled
 from graftjit.ir.graph.nodes import Graph, Meta, Node
 from graftjit.ir.location import Location
@@ -294,6 +296,18 @@ def test_values_without_a_text_of_their_own_have_no_key() -> None:
     assert kept_plans.key_of(trace(lambda x: x + 1j, X)) is None
 
 
+@pytest.mark.parametrize("value", [1j, slice(1), torch.ones(1), print, never, torch.nn.ReLU()])
+def test_plans_with_other_values_are_not_kept(value: Any) -> None:
+    with pytest.raises(graph_key.NotKept):
+        serialize.dumps({"program": [1, (value,)]})
+
+
+def test_values_of_plans_are_read_as_they_were_written() -> None:
+    values = [1, True, 1.0, -0.0, None, "a", (1, [2]), {3: 4}, torch.bfloat16, torch.strided]
+    values += [torch.channels_last, torch.device("cuda", 1), torch.ops.aten.add.Tensor]
+    assert repr(serialize.loads(serialize.dumps(values))) == repr(values)
+
+
 # --- under GRAFTJIT_CHECK --------------------------------------------------------------------------------------
 
 
@@ -313,10 +327,16 @@ def test_under_check_another_plan_is_told(monkeypatch: pytest.MonkeyPatch) -> No
             compile_graph(make())
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "{", "\xff\xfe", "[1, 2]", "null"])
-def test_a_note_that_is_no_plan(store: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Whole, by its digest, and not what was kept: nested deeper than Python reads, cut off, no text, of another form."""
-    data = text.encode("latin-1")
+WHOLE = pickle.dumps({"program": None, "source": ""})
+NO_PLANS = {
+    "cut off": WHOLE[:-9], "no pickle": b"\xff\xfe", "JSON": b'{"program": {}}', "empty": b"",
+    "a class that is gone": b"cgraftjit.gone\nGone\n.", "a list": pickle.dumps([1, 2]), "none": pickle.dumps(None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", NO_PLANS.values(), ids=NO_PLANS)
+def test_a_note_that_is_no_plan(store: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Whole, by its digest, and not what was kept."""
 
     def keep(store: Any, texts: Any, machine: str, compiler: str, _value: Any) -> None:
         name = kept_notes._name(texts, machine, compiler, kernel_file.digest_of(data))
