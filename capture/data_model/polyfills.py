@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 Steps = PythonIterator[Any]
 
 
-def stands_for(*reals: Any) -> Callable[[Any], Any]:
-    """Decorator: calls of these callables become calls of the function."""
+def stands_for(*reals: Any, **more: Any) -> Callable[[Any], Any]:
+    """Decorator: calls of these callables become calls of the function, with `more` keywords."""
+    added: dict[str, Value] = {name: Const(value) for name, value in more.items()}
 
     def register(function: Any) -> Any:
         for real in reals:
-            BUILTINS[real] = lambda m, args, kwargs: m.call(Obj(function), args, kwargs)
+            BUILTINS[real] = lambda m, args, kwargs: m.call(Obj(function), args, kwargs | added)
         return function
 
     return register

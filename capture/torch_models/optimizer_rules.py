@@ -24,7 +24,7 @@ from ..data_model.polyfills import stands_for
 from .optimizers import as_number, left_to_python, power, to_scalar
 
 
-def _check(has_complex: Any, differentiable: Any, capturable: Any = False) -> None:
+def _check(has_complex: Any, differentiable: Any, capturable: Any = False, **others: Any) -> None:
     """Leave options without a rule to Python."""
     if has_complex:
         left_to_python("complex parameters")
@@ -32,6 +32,8 @@ def _check(has_complex: Any, differentiable: Any, capturable: Any = False) -> No
         left_to_python("differentiable=True")
     if capturable:
         left_to_python("capturable=True")
+    if others.get("grad_scale") is not None or others.get("found_inf") is not None:
+        left_to_python("a gradient scaler")
 
 
 def _gradient(param: Any, gradient: Any, maximize: Any, weight_decay: Any) -> Any:
@@ -42,44 +44,24 @@ def _gradient(param: Any, gradient: Any, maximize: Any, weight_decay: Any) -> An
 
 @stands_for(_single_tensor_adam)
 def adam(
-    params: Any,
-    grads: Any,
-    exp_avgs: Any,
-    exp_avg_sqs: Any,
-    max_exp_avg_sqs: Any,
-    state_steps: Any,
-    grad_scale: Any,
-    found_inf: Any,
-    *,
-    amsgrad: Any,
-    has_complex: Any,
-    beta1: Any,
-    beta2: Any,
-    lr: Any,
-    weight_decay: Any,
-    eps: Any,
-    maximize: Any,
-    capturable: Any,
-    differentiable: Any,
-    decoupled_weight_decay: Any,
-) -> None:
+    params: Any, grads: Any, firsts: Any, seconds: Any, largests: Any, counts: Any,
+    *, amsgrad: Any, beta1: Any, beta2: Any, lr: Any, weight_decay: Any, eps: Any, maximize: Any,
+    decoupled_weight_decay: Any, **options: Any,
+) -> None:  # fmt: skip
     """Algorithm 1 of https://arxiv.org/abs/1412.6980, with options.
 
     Decoupled weight decay: https://arxiv.org/abs/1711.05101; AMSGrad:
     https://arxiv.org/abs/1904.09237.
     """
-    _check(has_complex, differentiable, capturable)
-    if grad_scale is not None or found_inf is not None:
-        left_to_python("a gradient scaler")
+    _check(**options)
     lr = to_scalar(lr)
-    for index, param in enumerate(params):
-        first, second = exp_avgs[index], exp_avg_sqs[index]
-        count = state_steps[index]
+    lists = params, grads, firsts, seconds, largests if amsgrad else seconds, counts
+    for param, gradient, first, second, largest, count in zip(*lists, strict=True):
         count += 1
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         gradient = _gradient(
-            param, grads[index], maximize, 0 if decoupled_weight_decay else weight_decay
+            param, gradient, maximize, 0 if decoupled_weight_decay else weight_decay
         )
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -87,19 +69,13 @@ def adam(
         size = (1 - power(beta1, done)).reciprocal() * -lr
         spread = (1 - power(beta2, done)) ** 0.5
         if amsgrad:
-            torch.maximum(max_exp_avg_sqs[index], second, out=max_exp_avg_sqs[index])
-            second = max_exp_avg_sqs[index]
-        param.addcdiv_(first, (second.sqrt() / spread).add_(eps), value=size)
+            torch.maximum(largest, second, out=largest)
+        param.addcdiv_(first, (largest.sqrt() / spread).add_(eps), value=size)
 
 
 @stands_for(_multi_tensor_adam)
 def adam_of_lists(
-    params: Any,
-    *lists: Any,
-    lr: Any,
-    beta1: Any,
-    beta2: Any,
-    **options: Any,
+    params: Any, *lists: Any, lr: Any, beta1: Any, beta2: Any, **options: Any
 ) -> None:
     for number in (lr, beta1, beta2):
         if isinstance(number, torch.Tensor):
@@ -110,37 +86,19 @@ def adam_of_lists(
 
 @stands_for(_single_tensor_nadam, _multi_tensor_nadam)
 def nadam(
-    params: Any,
-    grads: Any,
-    exp_avgs: Any,
-    exp_avg_sqs: Any,
-    mu_products: Any,
-    state_steps: Any,
-    *,
-    beta1: Any,
-    beta2: Any,
-    lr: Any,
-    weight_decay: Any,
-    momentum_decay: Any,
-    eps: Any,
-    decoupled_weight_decay: Any,
-    maximize: Any,
-    capturable: Any,
-    differentiable: Any,
-    has_complex: Any,
-) -> None:
+    *lists: Any, beta1: Any, beta2: Any, lr: Any, weight_decay: Any, momentum_decay: Any, eps: Any,
+    decoupled_weight_decay: Any, maximize: Any, **options: Any,
+) -> None:  # fmt: skip
     """Adam with Nesterov's momentum: https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ"""
-    _check(has_complex, differentiable, capturable)
+    _check(**options)
     lr = to_scalar(lr)
-    for index, param in enumerate(params):
-        first, second, product = exp_avgs[index], exp_avg_sqs[index], mu_products[index]
-        count = state_steps[index]
+    for param, gradient, first, second, product, count in zip(*lists, strict=True):
         count += 1
         done = as_number(count)
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         gradient = _gradient(
-            param, grads[index], maximize, 0 if decoupled_weight_decay else weight_decay
+            param, gradient, maximize, 0 if decoupled_weight_decay else weight_decay
         )
         now = (1.0 - 0.5 * 0.96 ** (done * momentum_decay)) * beta1
         after = (1.0 - 0.5 * 0.96 ** ((done + 1) * momentum_decay)) * beta1
@@ -155,36 +113,20 @@ def nadam(
 
 @stands_for(_single_tensor_radam, _multi_tensor_radam)
 def radam(
-    params: Any,
-    grads: Any,
-    exp_avgs: Any,
-    exp_avg_sqs: Any,
-    state_steps: Any,
-    *,
-    beta1: Any,
-    beta2: Any,
-    lr: Any,
-    weight_decay: Any,
-    eps: Any,
-    decoupled_weight_decay: Any,
-    differentiable: Any,
-    maximize: Any,
-    capturable: Any,
-    has_complex: Any,
-) -> None:
+    *lists: Any, beta1: Any, beta2: Any, lr: Any, weight_decay: Any, eps: Any,
+    decoupled_weight_decay: Any, maximize: Any, **options: Any,
+) -> None:  # fmt: skip
     """Adam with a rectified variance: algorithm 2 of https://arxiv.org/abs/1908.03265"""
-    _check(has_complex, differentiable, capturable)
+    _check(**options)
     lr = to_scalar(lr)
     longest = 2 / (1 - beta2) - 1
-    for index, param in enumerate(params):
-        first, second = exp_avgs[index], exp_avg_sqs[index]
-        count = state_steps[index]
+    for param, gradient, first, second, count in zip(*lists, strict=True):
         count += 1
         done = as_number(count)
         if decoupled_weight_decay and weight_decay != 0:
             param.mul_(1 - lr * weight_decay)
         gradient = _gradient(
-            param, grads[index], maximize, 0 if decoupled_weight_decay else weight_decay
+            param, gradient, maximize, 0 if decoupled_weight_decay else weight_decay
         )
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
@@ -199,30 +141,15 @@ def radam(
 
 @stands_for(_single_tensor_adamax, _multi_tensor_adamax)
 def adamax(
-    params: Any,
-    grads: Any,
-    exp_avgs: Any,
-    exp_infs: Any,
-    state_steps: Any,
-    *,
-    eps: Any,
-    beta1: Any,
-    beta2: Any,
-    lr: Any,
-    weight_decay: Any,
-    maximize: Any,
-    differentiable: Any,
-    capturable: Any,
-    has_complex: Any,
-) -> None:
+    *lists: Any, eps: Any, beta1: Any, beta2: Any, lr: Any, weight_decay: Any, maximize: Any,
+    **options: Any,
+) -> None:  # fmt: skip
     """Algorithm 2 of https://arxiv.org/abs/1412.6980"""
-    _check(has_complex, differentiable, capturable)
+    _check(**options)
     lr = to_scalar(lr)
-    for index, param in enumerate(params):
-        first, largest = exp_avgs[index], exp_infs[index]
-        count = state_steps[index]
+    for param, gradient, first, largest, count in zip(*lists, strict=True):
         count += 1
-        gradient = _gradient(param, grads[index], maximize, weight_decay)
+        gradient = _gradient(param, gradient, maximize, weight_decay)
         first.lerp_(gradient, 1 - beta1)
         torch.maximum(largest.mul_(beta2), gradient.abs().add_(eps), out=largest)
         size = (1 - power(beta1, as_number(count))).reciprocal() * -lr
@@ -231,103 +158,42 @@ def adamax(
 
 @stands_for(_single_tensor_adagrad, _multi_tensor_adagrad)
 def adagrad(
-    params: Any,
-    grads: Any,
-    state_sums: Any,
-    state_steps: Any,
-    grad_scale: Any,
-    found_inf: Any,
-    *,
-    lr: Any,
-    weight_decay: Any,
-    lr_decay: Any,
-    eps: Any,
-    has_sparse_grad: Any,
-    maximize: Any,
-    differentiable: Any,
-    has_complex: Any,
+    *lists: Any, lr: Any, weight_decay: Any, lr_decay: Any, eps: Any, maximize: Any, **options: Any
 ) -> None:
     """Adagrad: http://jmlr.org/papers/v12/duchi11a.html"""
-    _check(has_complex, differentiable)
-    if grad_scale is not None or found_inf is not None:
-        left_to_python("a gradient scaler")
+    _check(**options)
     lr = to_scalar(lr)
-    for index, param in enumerate(params):
-        count = state_steps[index]
+    for param, gradient, total, count in zip(*lists, strict=True):
         count += 1
-        gradient = _gradient(param, grads[index], maximize, weight_decay)
+        gradient = _gradient(param, gradient, maximize, weight_decay)
         rate = (1 + (as_number(count) - 1) * lr_decay).reciprocal() * -lr
-        state_sums[index].addcmul_(gradient, gradient, value=1)
-        param.addcdiv_(gradient, state_sums[index].sqrt().add_(eps), value=rate)
-
-
-def _averaged(count: Any, eta: Any, mu: Any, lr: Any, lambd: Any, alpha: Any, t0: Any) -> None:
-    done = as_number(count)
-    eta.copy_(((1 + done * (lambd * lr)) ** alpha).reciprocal() * lr)
-    mu.copy_((done - t0).clamp_(min=1).reciprocal())
+        total.addcmul_(gradient, gradient, value=1)
+        param.addcdiv_(gradient, total.sqrt().add_(eps), value=rate)
 
 
 @stands_for(_single_tensor_asgd)
+@stands_for(_multi_tensor_asgd, of_lists=True)
 def asgd(
-    params: Any,
-    grads: Any,
-    axs: Any,
-    mus: Any,
-    etas: Any,
-    state_steps: Any,
-    *,
-    lambd: Any,
-    lr: Any,
-    t0: Any,
-    alpha: Any,
-    weight_decay: Any,
-    maximize: Any,
-    differentiable: Any,
-    capturable: Any,
-    has_complex: Any,
-) -> None:
+    *lists: Any, lambd: Any, lr: Any, t0: Any, alpha: Any, weight_decay: Any, maximize: Any,
+    of_lists: Any = False, **options: Any,
+) -> None:  # fmt: skip
     """Averaged SGD: Polyak and Juditsky, SIAM J. Control and Optimization 30 (1992), 838-855."""
-    _check(has_complex, differentiable, capturable)
+    _check(**options)
     lr = to_scalar(lr)
-    for index, param in enumerate(params):
-        mean, mu, eta, count = axs[index], mus[index], etas[index], state_steps[index]
+    for param, gradient, mean, mu, eta, count in zip(*lists, strict=True):
         count += 1
-        gradient = _gradient(param, grads[index], maximize, weight_decay)
-        rate = as_number(eta)
-        param.mul_(1 - lambd * rate)
-        param.add_(gradient, alpha=-rate)
-        mean.copy_(torch.where(mu != 1, mean + (param - mean).mul_(mu), param))
-        _averaged(count, eta, mu, lr, lambd, alpha, t0)
-
-
-@stands_for(_multi_tensor_asgd)
-def asgd_of_lists(
-    params: Any,
-    grads: Any,
-    axs: Any,
-    mus: Any,
-    etas: Any,
-    state_steps: Any,
-    *,
-    lambd: Any,
-    lr: Any,
-    t0: Any,
-    alpha: Any,
-    weight_decay: Any,
-    maximize: Any,
-    differentiable: Any,
-    capturable: Any,
-    has_complex: Any,
-) -> None:
-    _check(has_complex, differentiable, capturable)
-    lr = to_scalar(lr)
-    for index, param in enumerate(params):
-        mean, mu, eta, count = axs[index], mus[index], etas[index], state_steps[index]
-        count += 1
-        gradient = _gradient(param, grads[index], maximize, weight_decay).add(param, alpha=lambd)
-        param.addcmul_(gradient, eta, value=-1)
-        mean.addcmul_(param - mean, mu)
-        _averaged(count, eta, mu, lr, lambd, alpha, t0)
+        gradient = _gradient(param, gradient, maximize, weight_decay)
+        if of_lists:
+            param.addcmul_(gradient.add(param, alpha=lambd), eta, value=-1)
+            mean.addcmul_(param - mean, mu)
+        else:
+            rate = as_number(eta)
+            param.mul_(1 - lambd * rate)
+            param.add_(gradient, alpha=-rate)
+            mean.copy_(torch.where(mu != 1, mean + (param - mean).mul_(mu), param))
+        done = as_number(count)
+        eta.copy_(((1 + done * (lambd * lr)) ** alpha).reciprocal() * lr)
+        mu.copy_((done - t0).clamp_(min=1).reciprocal())
 
 
 def _signs(gradient: Any, before: Any, smaller: Any, larger: Any) -> Any:
@@ -339,62 +205,30 @@ def _signs(gradient: Any, before: Any, smaller: Any, larger: Any) -> Any:
 
 
 @stands_for(_single_tensor_rprop)
+@stands_for(_multi_tensor_rprop, of_lists=True)
 def rprop(
-    params: Any,
-    grads: Any,
-    prevs: Any,
-    step_sizes: Any,
-    state_steps: Any,
-    *,
-    step_size_min: Any,
-    step_size_max: Any,
-    etaminus: Any,
-    etaplus: Any,
-    maximize: Any,
-    capturable: Any,
-    differentiable: Any,
-    has_complex: Any,
-) -> None:
-    """Resilient propagation: https://doi.org/10.1109/ICNN.1993.298623"""
-    _check(has_complex, differentiable, capturable)
-    for index, param in enumerate(params):
-        count = state_steps[index]
-        count += 1
-        gradient = -grads[index] if maximize else grads[index]
-        sign = _signs(gradient, prevs[index], etaminus, etaplus)
-        step_sizes[index].mul_(sign).clamp_(step_size_min, step_size_max)
-        gradient = torch.where(sign.eq(etaminus), 0, gradient)
-        param.addcmul_(gradient.sign(), step_sizes[index], value=-1)
-        prevs[index].copy_(gradient)
+    *lists: Any, step_size_min: Any, step_size_max: Any, etaminus: Any, etaplus: Any,
+    maximize: Any, of_lists: Any = False, **options: Any,
+) -> None:  # fmt: skip
+    """Resilient propagation: https://doi.org/10.1109/ICNN.1993.298623
 
-
-@stands_for(_multi_tensor_rprop)
-def rprop_of_lists(
-    params: Any,
-    grads: Any,
-    prevs: Any,
-    step_sizes: Any,
-    state_steps: Any,
-    *,
-    step_size_min: Any,
-    step_size_max: Any,
-    etaminus: Any,
-    etaplus: Any,
-    maximize: Any,
-    capturable: Any,
-    differentiable: Any,
-    has_complex: Any,
-) -> None:
-    """Stores the gradients before those with a changed sign become zero."""
-    _check(has_complex, differentiable, capturable)
-    for index, param in enumerate(params):
-        count, before = state_steps[index], prevs[index]
+    `of_lists`: store the gradients before those with a changed sign become zero.
+    """
+    _check(**options)
+    for param, given, before, size, count in zip(*lists, strict=True):
         count += 1
-        gradient = -grads[index] if maximize else grads[index]
+        gradient = -given if maximize else given
         sign = _signs(gradient, before, etaminus, etaplus)
-        before.copy_(grads[index])
-        if maximize:
-            before.neg_()
-        step_sizes[index].mul_(sign).clamp_(step_size_min, step_size_max)
-        before.copy_(torch.where(sign.eq(etaminus), 0, before))
-        param.addcmul_(before.sign(), step_sizes[index], value=-1)
+        if of_lists:
+            before.copy_(given)
+            if maximize:
+                before.neg_()
+            gradient = before
+        size.mul_(sign).clamp_(step_size_min, step_size_max)
+        gradient = torch.where(sign.eq(etaminus), 0, gradient)
+        if of_lists:
+            before.copy_(gradient)
+            gradient = before
+        param.addcmul_(gradient.sign(), size, value=-1)
+        if not of_lists:
+            before.copy_(gradient)
