@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 from ..runtime import codes
 from ..runtime.errors import did_you_mean
+from ..runtime.report.text import colour
 from . import code_docs
-from .parser import Paint
 
 NAME = "codes"
 HELP = "explain the codes in reports, errors and warnings: cause, cost, cure (what to do), example"
@@ -94,22 +94,24 @@ def _none(word: str) -> str:
 
 def text(rows: Sequence[codes.Code], examples: bool) -> Iterator[str]:
     """The rows under the titles of their families. `examples`: with the examples."""
-    paint = Paint()
+    coloured = colour.wanted(sys.stdout)
     width = min(100, shutil.get_terminal_size((100, 24)).columns)
     last = ""
     for row in rows:
         family = codes.family(row.id)
         if family.prefix != last:
             last = family.prefix
-            yield paint.bold(f"{'' if row is rows[0] else chr(10)}{family.prefix}  {family.title}")
+            if row is not rows[0]:
+                yield ""
+            yield colour.painted(f"{family.prefix}  {family.title}", "head", coloured)
             if family.cost != "-":
                 yield from _wrapped("cost: ", family.cost, width, indent=4)
-        yield f"{paint.bold(row.id)}  {row.title}"
+        yield f"{colour.painted(row.id, 'head', coloured)}  {row.title}"
         yield from _wrapped("why:  ", row.why, width)
         yield from _wrapped("cure: ", row.cure, width)
         example = code_docs.example(row.id) if examples else None
         for title, program in () if example is None else example.parts:
-            yield f"       {paint.dim(title + ':')}"
+            yield f"       {colour.painted(title + ':', 'title', coloured)}"
             yield from (f"         {line}".rstrip() for line in program.splitlines())
 
 

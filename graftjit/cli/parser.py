@@ -1,7 +1,7 @@
 """Argument parser and terminal helpers of the command line.
 
 `Parser` is argparse with suggestions for misspelt commands, options and choices. `near_file` does
-the same for file names; `size` formats bytes; `Paint` adds colour on terminals.
+the same for file names; `size` formats bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from ..runtime.errors import did_you_mean
 
@@ -76,25 +76,6 @@ def size(count: int) -> str:
             break
         amount, unit = amount / 1024, larger
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
-
-
-def may_colour(stream: TextIO) -> bool:
-    """Whether the stream is a terminal with colours and NO_COLOR is not set."""
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return wanted and stream.isatty()
-
-
-class Paint:
-    """Bold and dim text, if `stream` supports it."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._on = may_colour(sys.stdout if stream is None else stream)
-
-    def bold(self, text: str) -> str:
-        return f"\033[1m{text}\033[0m" if self._on else text
-
-    def dim(self, text: str) -> str:
-        return f"\033[2m{text}\033[0m" if self._on else text
 
 
 def sure(question: str) -> bool:

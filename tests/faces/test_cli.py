@@ -26,6 +26,18 @@ def test_codes(capsys):
     assert capsys.readouterr().out == code_docs.page()
 
 
+def test_codes_have_colour_as_reports_have(capsys, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["codes", "GB104"]) == 0
+    coloured = capsys.readouterr().out
+    assert "\x1b[1mGB104\x1b[0m  " in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["codes", "GB104"]) == 0
+    plain = capsys.readouterr().out
+    assert plain == coloured.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")
+
+
 def test_codes_by_family_word_and_form(capsys):
     assert main(["codes", "rc"]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""Colour of the text report: the styles, detection of colour support, and output.
+"""Colour of text reports and of the command line: the styles, detection of colour support, and
+output.
 
 In: lines of `styled_text`. Out: text, with escape sequences only if requested. A stream gets colour
 if it is a terminal. `NO_COLOR` disables it (https://no-color.org), `FORCE_COLOR` enables it, and
@@ -64,6 +65,11 @@ def joined(lines: Iterable[Line], colour: bool) -> str:
         ).rstrip()
         for spans in lines
     )
+
+
+def painted(text: str, style: str, colour: bool) -> str:
+    """The text in one style."""
+    return joined([((text, style),)], colour)
 
 
 def output(stream: TextIO | None) -> TextIO:
