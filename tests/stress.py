@@ -2,7 +2,7 @@
 
 Each step is one call of a compiled function beside what plain Python gives. What only one thread changes has one right
 result, whatever the others do with the same code; what several change has as many as there are values.
-`tests/runtime/test_threads.py` runs it for a moment.
+`tests/dispatch/test_threads.py` runs it for a moment.
 """
 
 from __future__ import annotations

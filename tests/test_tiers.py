@@ -118,10 +118,10 @@ def test_imports_are_found_under_the_name_that_a_room_is_installed_as() -> None:
 
     files = [
         "ir/graph/nodes.py",
-        "tests/ir/test_trace.py",
+        "tests/ir/trace/test_trace.py",
         "ir/trace/tracer.py",
-        "tests/ir/test_layout.py",
+        "tests/ir/graph/test_layout.py",
     ]
     found = order.importers(files)
     assert "ir/trace/tracer.py" in found["ir/graph/nodes.py"]
-    assert "tests/ir/test_trace.py" in found["ir/trace/tracer.py"]
+    assert "tests/ir/trace/test_trace.py" in found["ir/trace/tracer.py"]

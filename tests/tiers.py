@@ -31,26 +31,36 @@ OUT_OF_TIME = "left out: the time is over"
 # store, of a whole folder or file, say why.
 SWEEPS = {
     "tests/codegen": 8,  # 1,100 s
+    "tests/codegen/programs/test_shadow.py": 1,
     "tests/fuzz": 5,  # 160 s
     "tests/gpu": 6,  # 60 s
     "tests/ir": 2,
-    "tests/ir/test_rules.py": 5,  # 14 s a test
+    "tests/ir/test_dataclass.py": 1,
+    "tests/ir/ops/test_rules.py": 5,  # 14 s a test
     "tests/training": 7,  # 560 s
-    "tests/capture/test_break_everywhere.py": 12,  # 250 s on the wall
+    "tests/capture/emit/test_break_everywhere.py": 12,  # 250 s on the wall
     "tests/capture/test_every_fact.py": 4,
     "tests/capture/test_mutations.py": 3,  # 60 s a level
-    "tests/capture/test_programs_dynamic.py": 2,
-    "tests/runtime/test_driver.py": 2,
-    "tests/runtime/test_leaks.py": 4,  # 75 s
+    "tests/capture/values/test_dynamic.py": 2,
+    "tests/runtime/cuda/test_driver.py": 2,
+    "tests/dispatch/test_leaks.py": 4,  # 75 s
     "tests/test_benchmarks.py": 8,  # 240 s
     "tests/test_notebooks.py": 7,  # 120 s
 }
 QUICK = (
-    "tests/capture/test_programs_fuzzed.py", "tests/capture/test_programs_guards.py", "tests/codegen/test_golden.py",
-    "tests/faces/test_context.py", "tests/faces/test_programs.py", "tests/ir/test_layout.py", "tests/ir/test_symbols.py",
-    "tests/runtime/test_guard_program.py", "tests/runtime/test_options.py", "tests/test_footguns.py", "tests/test_imports.py",
+    "tests/capture/programs/test_fuzzed.py",
+    "tests/capture/test_guards.py",
+    "tests/codegen/test_golden.py",
+    "tests/faces/test_context.py",
+    "tests/faces/test_programs.py",
+    "tests/ir/graph/test_layout.py",
+    "tests/ir/symbolic/test_symbols.py",
+    "tests/runtime/guards/test_guard_program.py",
+    "tests/runtime/process/test_options.py",
+    "tests/test_footguns.py",
+    "tests/test_imports.py",
     "tests/training/test_gradients.py",
-)  # fmt: skip
+)
 
 
 def place(nodeid: str) -> float:

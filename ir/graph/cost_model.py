@@ -8,7 +8,7 @@ One operation is an addition, multiplication, division, comparison, selection or
 function of the mathematical library (exp, tanh, erf, sqrt ...), of any type. A fused multiply-add
 is two. Moves, casts, views and constants count nothing. Neither do the bias of a product or a
 convolution and the softmax of an attention, as in torch.utils.flop_counter, which agrees for
-products, convolutions and attention (tests/ir/test_cost.py).
+products, convolutions and attention (tests/ir/graph/test_cost.py).
 
 matmul       2 m n k
 convolution  2 x (batch and positions of the result) x (elements of the weight); positions of the

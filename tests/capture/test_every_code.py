@@ -882,17 +882,17 @@ def gone():
 # -- the table ------------------------------------------------------------------------------------------------
 # Codes that another test raises, where what they need is at hand, and where.
 ELSEWHERE: dict[str, str] = {
-    "PL212": "tests/runtime/test_threads.py",
-    "PL213": "tests/runtime/test_threads.py",
-    "FB307": "tests/runtime/test_kernel_store.py",
-    "FB308": "tests/runtime/test_kernel_store.py",
-    "FB313": "tests/runtime/test_kernel_store.py",
-    "FB314": "tests/runtime/test_kernel_store.py",
-    "FB315": "tests/codegen/test_background.py",
-    "FB316": "tests/codegen/test_tune.py",
+    "PL212": "tests/dispatch/test_threads.py",
+    "PL213": "tests/dispatch/test_threads.py",
+    "FB307": "tests/runtime/store/test_kernel_store.py",
+    "FB308": "tests/runtime/store/test_kernel_store.py",
+    "FB313": "tests/runtime/store/test_kernel_store.py",
+    "FB314": "tests/runtime/store/test_kernel_store.py",
+    "FB315": "tests/codegen/build/test_background.py",
+    "FB316": "tests/codegen/tuning/test_tune.py",
     "FB317": "tests/training/test_watchers.py",
-    "FB318": "tests/codegen/test_gpu_plan.py",
-    "FB319": "tests/codegen/test_gpu_plan.py",
+    "FB318": "tests/codegen/schedule/test_gpu_plan.py",
+    "FB319": "tests/codegen/schedule/test_gpu_plan.py",
     **{f"FB{number}": "tests/gpu/test_device_graphs.py" for number in range(330, 338)},
 }
 RAISED_BY_PROGRAMS = ("GB", "PL", "FB", "RC")

@@ -1,15 +1,12 @@
-"""Makes the harness importable for the tests of codegen; an empty kernel store for those that ask."""
+"""An empty kernel store for the tests of codegen that ask for one."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Graphs on `cuda:0` without a device: traced on the CPU, then relabelled; and their programs, run over CPU tensors.
 
 `relabelled(graph)` changes the devices of a graph's values. `written(fn, ...)` plans such a graph and gives each kernel its
-text. `Machine` runs the program's steps one by one: ATen on CPU tensors, kernels by Triton's interpreter (`triton_worker`).
+text. `Machine` runs the program's steps one by one: ATen on CPU tensors, kernels by Triton's interpreter (`triton.worker`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from harness import trace
 
 from graftjit.codegen.pipeline import programmed  # noqa: F401  (fills the rules)
 from graftjit.codegen.schedule import gpu_kernels as gpu_plan
@@ -33,6 +32,8 @@ from graftjit.runtime.program.program import (
     Slot,
     View,
 )
+
+from .harness import trace
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Made
 
 from graftjit.codegen.programs.shadow import differs, tolerance
 from graftjit.ir.errors import TraceError
@@ -17,6 +16,8 @@ from graftjit.ir.symbolic.expr import evaluate
 from graftjit.ir.symbolic.operators import OUTCOMES
 from graftjit.ir.symbolic.shape_env import Facts
 from graftjit.ir.trace.tracer import Tracer
+
+from .harness import Made
 
 # What torch 2.11 says in the C++ of matmul.
 OLDER_TORCH = ("numel() on tensor with symbolic sizes", "operator aten::size does not exist")

@@ -2,9 +2,9 @@
 reductions, products, copies. Compiled, against eager.
 
     python -m pytest tests/codegen/test_fuzz.py      a fixed batch
-    python tests/codegen/test_fuzz.py 5000 400       seeds 5000 to 5399, by hand
-    python tests/codegen/test_fuzz.py open 5000 400  the same with sizes open, run at others
-    python tests/codegen/test_fuzz.py triton [open] 5000 400   with Triton's kernels, in its interpreter
+    python -m tests.codegen.test_fuzz 5000 400       seeds 5000 to 5399, by hand
+    python -m tests.codegen.test_fuzz open 5000 400  the same with sizes open, run at others
+    python -m tests.codegen.test_fuzz triton [open] 5000 400   with Triton's kernels, in its interpreter
 
 Every choice follows from the seed and from metadata, so that the traced and the eager run make the same ones.
 """
@@ -20,14 +20,15 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import Made
-from harness import trace as trace_graph
-from symbolic import arguments, holds, trace_open
-from triton_made import TritonMade
-from triton_worker import Worker
 
 from graftjit.codegen.programs.shadow import differs, tolerance
 from graftjit.ir.errors import CannotTrace
+
+from .harness import Made
+from .harness import trace as trace_graph
+from .symbolic import arguments, holds, trace_open
+from .triton.made import TritonMade
+from .triton.worker import Worker
 
 T = torch.Tensor
 STEPS = 10

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from harness import Made
-from symbolic import arguments, check_open, trace_open
 
 from graftjit.runtime.executor.lower import PythonProgram
 from graftjit.runtime.program.program import Alloc, Scratch
+
+from .harness import Made
+from .symbolic import arguments, check_open, trace_open
 
 T = torch.Tensor
 SIZES = (9, 2, 3, 17, 64, 100, 1000)

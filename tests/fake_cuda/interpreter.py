@@ -133,7 +133,7 @@ class _Server:
         import numpy as np
 
         self.compile = _load("triton_compile", ROOT / "codegen" / "triton" / "compiler.py")
-        worker = _load("triton_worker", ROOT / "tests" / "codegen" / "triton_worker.py")
+        worker = _load("worker", ROOT / "tests" / "codegen" / "triton" / "worker.py")
         np.seterr(all="ignore")
         worker._round_bfloat16()
         self.library = worker.NumpyLibrary()

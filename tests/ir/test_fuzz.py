@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from tracing import check
 
 from graftjit.ir.errors import CannotTrace
+
+from .tracing import check
 
 T = torch.Tensor
 STEPS = 14

@@ -11,12 +11,12 @@ import torch
 
 import graftjit
 
-from . import programs_functions, programs_refusals, programs_watchers
+from .programs import functions, refusals, watchers
 
 PROGRAMS = {
-    **programs_watchers.program,
-    **programs_functions.program,
-    **programs_refusals.program,
+    **watchers.program,
+    **functions.program,
+    **refusals.program,
 }
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from beside import fresh, same
 
 import graftjit
 from graftjit.runtime.process.session import SESSION
+
+from .beside import fresh, same
 
 EDGES = [
     0.0,

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from beside import same
 from torch import nn
 
 import graftjit
+
+from .beside import same
 
 T = torch.Tensor
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from beside import same
 from torch import nn
 
 import graftjit
+
+from .beside import same
 
 
 def t(*shape: int, grad: bool = True, dtype: torch.dtype = torch.float32) -> torch.Tensor:

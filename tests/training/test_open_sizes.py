@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from beside import gradients
 from torch import nn
 
 import graftjit
@@ -17,6 +16,8 @@ from graftjit.ir.ops import several_sizes
 from graftjit.ir.ops.several_sizes import over_sizes
 from graftjit.ir.symbolic.shape_env import Facts
 from graftjit.runtime.process.session import SESSION
+
+from .beside import gradients
 
 SIZES = (12, 20, 7, 33, 16, 3)
 IMAGE = (3, 12, 12)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from beside import gradients, is_ours, tensors
 
 import graftjit
+
+from .beside import gradients, is_ours, tensors
 
 
 def t(*shape: int, grad: bool = True) -> torch.Tensor:

@@ -1,0 +1,83 @@
+"""Memory of tensors: products into their own factors, results that are views, complex numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from graftjit import jit
+
+from ..harness import agrees
+
+
+def t(*shape):
+    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+
+
+@agrees(calls=1)
+def test_products_into_their_own_factors():
+    def f(x, w, v):
+        try:
+            torch.mm(x, w, out=x)
+            w.addmm_(w, x)
+            torch.addmm(v, x, w, out=v)
+            v.view(1, 3, 3).baddbmm_(x[None], v[None])
+            torch.mv(v, w[0], out=w[0])
+            torch.matmul(w, v, out=v.view(3, 3))
+        finally:
+            x.add_(1)
+        return x, w, v
+
+    return f, (t(3, 3), t(3, 3) + 1, t(3, 3) - 1)
+
+
+def own_shapes(x, rows):
+    return (
+        x.repeat(2, 1, 1, 1), x.tile(2), F.interpolate(x, scale_factor=2), F.group_norm(x, 3),
+        (x[:, :1] * 2).squeeze_(1), (x * 3).unsqueeze_(0), F.max_pool1d(x[0], 2), rows[0] @ rows,
+        rows.quantile(0.5), (x * 2)[0].squeeze_(0), x[:1].squeeze_(0), rows[:1].repeat(1, 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("which", range(12))
+def test_a_result_is_a_view_where_it_is_one_in_eager(which):
+    """A view cannot be detached in place, any other result can."""
+
+    def f(x, rows):
+        return own_shapes(x, rows)[which]
+
+    def seen(run):
+        one = run(t(2, 3, 4, 4), t(3, 3))
+        try:
+            return one._is_view(), one.detach_() is one
+        except RuntimeError as error:
+            return one._is_view(), str(error)
+
+    assert seen(jit(f)) == seen(f)
+
+
+@agrees(calls=1)
+def test_complex_numbers_beside_real_tensors():
+    def f(x, flags, counts):
+        found = [flags == 1j, counts == 2 + 0j, x != 1j, counts != 1j]
+        for one in (x, counts):
+            try:
+                one.clone().fill_(1j)
+            except RuntimeError as error:
+                found.append(str(error))
+        return found
+
+    return f, (t(3), torch.tensor([True, False]), torch.tensor([1, 2]))
+
+
+@agrees()
+def test_gradients_of_leaves_whose_sizes_vary():
+    def f(x):
+        y = x.detach().requires_grad_()
+        (y * y).sum().backward()
+        return y.grad, x
+
+    return f, (t(3),), [lambda: (t(4),), lambda: (t(5),)]
