@@ -67,6 +67,21 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def golden(update_golden: bool) -> Callable[[str, str], None]:
+    """`golden(name, text)`: tests/golden/NAME holds this text; `--update-golden` writes it instead."""
+
+    def hold(name: str, text: str) -> None:
+        file = Path(__file__).parent / "golden" / name
+        if update_golden:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        wanted = file.read_text(encoding="utf-8") if file.exists() else ""
+        assert text == wanted, f"{name} differs; pytest --update-golden writes it anew"
+
+    return hold
+
+
+@pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
     """`bench("name")`: a module of the benchmarks, which are no part of the package; forgotten after the test."""
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent.parent))

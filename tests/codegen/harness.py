@@ -5,7 +5,8 @@ Graphs go through the passes of `ir` first, as in `codegen.backend`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -114,3 +115,13 @@ def check_launches(case: Any, symbol: str, count: int) -> None:
     inputs = [normal(*shape, seed=place) for place, shape in enumerate(shapes)]
     assert launched(make(fn, *inputs), symbol) == count
     check(fn, *inputs, library=None)
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

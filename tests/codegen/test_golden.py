@@ -160,14 +160,9 @@ def text_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_golden(name, update_golden, monkeypatch):
+def test_golden(name, golden, monkeypatch):
     monkeypatch.setattr(products_bf16, "takes", lambda node: False)  # on all processors the same
-    file, found = GOLDEN / f"{name}.cpp", text_of(name)
-    if update_golden:
-        file.write_text(found)
-    assert file.exists() and found == file.read_text(), (
-        f"{file.name} differs; pytest --update-golden writes it anew"
-    )
+    golden(f"{name}.cpp", text_of(name))
 
 
 def test_no_golden_file_is_left_over():

@@ -7,6 +7,8 @@ without (`fake_cuda`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ import torch
 
 from ..fake_cuda import device
 from ..fake_cuda.driver import Driver
+
+ELF = b"\x7fELF"  # what the store knows cubins by
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -42,6 +46,39 @@ def fake_gpu(fake_cuda: None) -> Iterator[Driver]:
 
     with kernels() as driver:
         yield driver
+
+
+@pytest.fixture
+def compiled(
+    fake_cuda: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[list[str]]:
+    """The fake driver, with its images in place of cubins; the names of the kernels that were asked for."""
+    from graftjit.codegen.triton import cubins
+    from graftjit.runtime.cuda import driver
+    from graftjit.runtime.process.session import SESSION
+
+    from ..fake_cuda import driver as fake
+
+    names: list[str] = []
+
+    def compiler(jobs: list[dict[str, Any]]) -> list[Any]:
+        names.extend(job["name"] for job in jobs)
+        made = [(job, ELF + fake.image(SimpleNamespace(**job))) for job in jobs]
+        return [
+            (job["name"], image, "", fake.SHARED, job["warps"], fake.HIDDEN, 0, 30, 0)
+            for job, image in made
+        ]
+
+    def load(image: bytes, *facts: Any) -> Any:
+        return driver.load(image.removeprefix(ELF), *facts)
+
+    monkeypatch.setattr(cubins, "COMPILER", compiler)
+    monkeypatch.setattr(cubins, "PROCESS", cubins._Process())
+    monkeypatch.setattr(cubins, "driver", SimpleNamespace(load=load))
+    with fake.fake_libcuda(), SESSION.override(cache_dir=tmp_path / "store"):
+        driver.DRIVER.use(fake.library_path(), fake.library_path())
+        yield names
+        driver.DRIVER.use()
 
 
 @pytest.fixture

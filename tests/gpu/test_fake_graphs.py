@@ -25,7 +25,6 @@ from graftjit.runtime.program.program import (
 )
 
 from ..fake_cuda import driver as fake
-from .test_fake_plans import compiled  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
@@ -129,7 +128,7 @@ def work(x, w, b):
 
 
 @torch.no_grad()
-def test_a_function_of_several_kernels(compiled, graphs):  # noqa: F811
+def test_a_function_of_several_kernels(compiled, graphs):
     f = graftjit.jit(work, config=SINK)
     w, b, kept = torch.randn(24, device="cuda"), torch.randn(24, device="cuda"), []
     for call in range(7):
@@ -145,7 +144,7 @@ def test_a_function_of_several_kernels(compiled, graphs):  # noqa: F811
 
 
 @torch.no_grad()
-def test_a_cache_that_is_written(compiled, graphs):  # noqa: F811
+def test_a_cache_that_is_written(compiled, graphs):
     """As a decoder's keys are: at one place, by kernels."""
 
     def step(cache, x, at):
@@ -161,7 +160,7 @@ def test_a_cache_that_is_written(compiled, graphs):  # noqa: F811
     assert graphs.made == 1, f.report()
 
 
-def test_steps_of_training(compiled, graphs):  # noqa: F811
+def test_steps_of_training(compiled, graphs):
     def net():
         torch.manual_seed(2)
         layers = nn.Linear(6, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3)

@@ -4,7 +4,6 @@ GRAFTJIT_CHECK; plans that are kept; what is left where a kernel cannot be had."
 from __future__ import annotations
 
 import importlib.util
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,39 +18,9 @@ from graftjit.codegen.triton.compiler import Fault
 from graftjit.runtime.cuda import driver
 from graftjit.runtime.process.session import SESSION
 
-from ..fake_cuda import driver as fake
-
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
-
-
-ELF = b"\x7fELF"  # what the store knows cubins by
-
-
-@pytest.fixture
-def compiled(fake_cuda, monkeypatch, tmp_path):
-    """The fake driver, with its images in place of cubins; the names of the kernels that were asked for."""
-    names: list[str] = []
-
-    def compiler(jobs):
-        names.extend(job["name"] for job in jobs)
-        made = [(job, ELF + fake.image(SimpleNamespace(**job))) for job in jobs]
-        return [
-            (job["name"], image, "", fake.SHARED, job["warps"], fake.HIDDEN, 0, 30, 0)
-            for job, image in made
-        ]
-
-    def load(image, *facts):
-        return driver.load(image.removeprefix(ELF), *facts)
-
-    monkeypatch.setattr(cubins, "COMPILER", compiler)
-    monkeypatch.setattr(cubins, "PROCESS", cubins._Process())
-    monkeypatch.setattr(cubins, "driver", SimpleNamespace(load=load))
-    with fake.fake_libcuda(), SESSION.override(cache_dir=tmp_path / "store"):
-        driver.DRIVER.use(fake.library_path(), fake.library_path())
-        yield names
-        driver.DRIVER.use()
 
 
 def on_device(*shapes):

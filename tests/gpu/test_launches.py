@@ -24,7 +24,7 @@ from graftjit.runtime.program.program import (
 
 from ..fake_cuda import driver as fake
 from ..fake_cuda.memory import memory
-from .test_fake_driver import KERNEL
+from .scale_kernel import KERNEL
 
 pytestmark = [
     pytest.mark.usefixtures("fake_cuda"),

@@ -13,7 +13,7 @@ from torch import nn, optim
 
 import graftjit
 
-from .test_steps import batch, step
+from .steps import batch, step
 
 STEPS = 6
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import gc
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,21 +17,8 @@ from graftjit.capture.bytecode.opcodes import FINAL, VERSION
 from graftjit.capture.bytecode.stack_shape import stack_shapes
 
 from . import programs, stepping
+from .module_codes import module_codes
 from .programs import PROGRAMS
-
-
-def codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from codes(const)
-
-
-def module_codes(module: types.ModuleType) -> list[types.CodeType]:
-    assert module.__file__
-    with open(module.__file__) as file:
-        return list(codes(compile(file.read(), module.__file__, "exec")))
-
 
 CODES = [
     code

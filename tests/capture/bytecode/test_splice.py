@@ -20,7 +20,7 @@ from graftjit.capture.bytecode.liveness import live_locals
 from graftjit.capture.bytecode.stack_shape import stack_shape
 from graftjit.capture.emit.resume import CannotResume, can_break, can_resume, resume_code
 
-from .test_decoder import module_codes
+from .module_codes import module_codes
 
 Listing = list[tuple[Any, ...]]
 

@@ -10,7 +10,6 @@ from graftjit.codegen.build import cxx as build
 from graftjit.codegen.cpp.loop_plan import lane_count, of_bytes
 
 from ..harness import check, make
-from .test_vector_sets import vector_set  # noqa: F401  (a fixture)
 
 SHAPES = ((1, 64), (4, 17), (3, 200), (70, 127), (70, 33), (1, 5))
 
@@ -38,7 +37,7 @@ def of_integers(x: Any, u: Any, i: Any, turned: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_as_eager(vector_set: str) -> None:  # noqa: F811
+def test_as_eager(vector_set: str) -> None:
     for a, b in SHAPES:
         x, y, turned = flags(a, b), flags(b, a).t().contiguous(), flags(b, a).t()
         u = torch.arange(a * b, dtype=torch.int32).to(torch.uint8).view(a, b)

@@ -8,7 +8,6 @@ import torch
 import graftjit
 
 from ..harness import check, make
-from .test_vector_sets import vector_set  # noqa: F401  (a fixture)
 
 SHAPES = ((16, 16), (48, 64), (37, 53), (130, 100), (17, 255), (200, 17), (1000, 32), (5, 40))
 
@@ -34,7 +33,7 @@ def test_folds(dtype: torch.dtype) -> None:
     check(lambda x: (x.prod(-1), x.argmax(-1)), (torch.rand(50, 40) * 2).to(dtype))
 
 
-def test_on_all_vector_sets(vector_set: str) -> None:  # noqa: F811
+def test_on_all_vector_sets(vector_set: str) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.int64):
         check(folds, (torch.randn(45, 33) * 10).to(dtype))
     check(distances, torch.randn(30, 40), torch.randn(35, 40))

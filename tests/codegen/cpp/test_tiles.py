@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from ..harness import check, make
-from .test_vector_sets import vector_set  # noqa: F401  (a fixture)
 
 SHAPES = ((48, 80), (37, 53), (16, 16), (17, 33), (20, 7), (130, 700), (5, 600), (1, 40))
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -20,7 +19,7 @@ def test_crossed_operands(dtype: torch.dtype) -> None:
         check(lambda x, y: (x.t() == y, x.t().contiguous(), torch.where(y > 0, x.t(), y)), x, y)
 
 
-def test_on_all_vector_sets(vector_set: str) -> None:  # noqa: F811
+def test_on_all_vector_sets(vector_set: str) -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.uint8):
         x, y = (torch.randn(70, 90) * 10).to(dtype), (torch.randn(90, 70) * 10).to(dtype)
         check(lambda x, y: (x.t() + y, x.t().contiguous()), x, y)

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from graftjit.codegen.build import cxx as build
-from graftjit.runtime.process import hardware as device
-
+from .. import operators
 from ..harness import check, make
-from ..lower import test_operators as operators
-
-# name -> flag, bytes of a vector, what the processor must have
-SETS = {
-    "baseline": ("-march=x86-64", 16, 0),
-    "v3": ("-march=x86-64-v3", 32, 256),
-    "v4": ("-march=x86-64-v4", 64, 512),
-    "v4 in halves": ("-march=x86-64-v4", 32, 512),
-}
-
-
-@pytest.fixture(params=SETS)
-def vector_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    flag, size, bits = SETS[request.param]
-    if platform.machine() not in ("x86_64", "AMD64"):
-        pytest.skip("x86-64 only")
-    if device.cpu().vector_bits < bits:
-        pytest.skip("this processor has no such vectors")
-    monkeypatch.setattr(build, "machine_flags", lambda: (flag,))
-    monkeypatch.setattr(build, "vector_bytes", lambda: size)
-    return request.param
 
 
 def test_operators_on_special_values(vector_set: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import graftjit
 from graftjit.codegen.kernels import convolution as convolutions
 from graftjit.runtime.process import hardware as device
 
-from ..harness import check_launches, launched, make
+from ..harness import check_launches, launched, make, threads
 from ..harness import normal as r
 from ..symbolic import check_open
 
@@ -136,16 +135,6 @@ def test_batches_that_vary() -> None:
         lambda rows: (r(rows, 8, 14, 14), w, b), ((0,), (), ()), (5, 2, 9), library=None,
     )  # fmt: skip
     assert launched(made, convolutions.SYMBOL) == 1
-
-
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("case", TAKEN[4::4], ids=lambda case: case[0])

@@ -15,10 +15,9 @@ from graftjit.codegen.kernels import matmul_bf16 as products_bf16
 from graftjit.runtime.process import hardware as device
 from graftjit.runtime.program.program import Launch
 
-from ..harness import launched, make
+from ..harness import launched, make, threads
 from ..harness import normal as r
 from ..symbolic import check_open
-from .test_convolutions import threads
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(

@@ -7,11 +7,9 @@ import torch
 
 import graftjit
 
-from ..cpp import test_vector_sets
 from ..harness import check, make
 from ..symbolic import check_open
 
-vector_set = test_vector_sets.vector_set
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 SUMS = {

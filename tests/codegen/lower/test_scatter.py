@@ -13,7 +13,7 @@ from graftjit.runtime.errors import BuildError
 
 from ..harness import check, make
 from ..symbolic import check_open
-from .test_gather import fails_alike, index, table
+from .indices import fails_alike, index, table
 
 ADDED = (torch.float32, torch.float64, torch.int64, torch.int8)
 COPIED = (torch.float32, torch.bfloat16, torch.float16, torch.int16, torch.bool)

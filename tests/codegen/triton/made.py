@@ -16,12 +16,14 @@ from typing import Any
 import torch
 
 from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.schedule import plan as schedule
 from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton import scatter as triton_scatter
 from graftjit.ir.graph.nodes import Graph
+from graftjit.ir.passes.pipeline import optimize
 from graftjit.runtime.errors import BuildError
 
-from ..harness import Made
+from ..harness import Made, trace
 
 CALL = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int32, ctypes.POINTER(ctypes.c_int64)
@@ -163,3 +165,20 @@ class _Memory:
 
 def _bytes(first: int, size: int) -> torch.Tensor:
     return torch.frombuffer((ctypes.c_char * size).from_address(first), dtype=torch.uint8)
+
+
+def evaluate(worker, fn, tensors):
+    """Outputs of the planned program: kernels by the worker, the rest by ATen."""
+    graph = optimize(trace(fn, *tensors), check=True)
+    plan = schedule.plan(graph)
+    held = dict(zip(graph.inputs, tensors, strict=True))
+    for kernel in plan.kernels:
+        places = [held[node] for node in kernel.reads]
+        for node in kernel.stores:
+            meta = node.meta
+            held[node] = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype)
+            places.append(held[node])
+        found = worker.run(triton.render(kernel.nest), places)
+        for node, tensor in zip(kernel.stores, found[len(kernel.reads) :], strict=True):
+            held[node].copy_(tensor)
+    return plan, [held.get(node, held.get(plan.fusion.source(node))) for node in graph.outputs]

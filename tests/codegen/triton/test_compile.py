@@ -409,7 +409,7 @@ def test_real_kernels_from_text_to_store(tmp_path, monkeypatch):
     from graftjit.codegen.triton.renderer import TritonKernel
     from graftjit.runtime.process.session import SESSION
 
-    from .test_cubins import Driver
+    from .driver import Driver
 
     driver = Driver()
     monkeypatch.setattr(cubins, "driver", driver)

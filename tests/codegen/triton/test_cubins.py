@@ -16,6 +16,8 @@ from graftjit.runtime.process.session import SESSION
 from graftjit.runtime.store import bundle
 from graftjit.runtime.store.store import KernelStore
 
+from .driver import Driver
+
 ELF = b"\x7fELF"
 
 
@@ -38,15 +40,6 @@ class Compiler:
     def made(self, job):
         cubin = ELF + job["source"].encode()
         return job["name"], cubin, "", self.shared, job["warps"], 2, self.scratch, 30, 0
-
-
-class Driver:
-    def __init__(self):
-        self.loaded = []
-
-    def load(self, cubin, name, shared=0, device=None):
-        self.loaded.append((cubin, name, shared))
-        return 1000 + len(self.loaded), SimpleNamespace()
 
 
 @pytest.fixture

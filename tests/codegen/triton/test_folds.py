@@ -14,9 +14,9 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton import split_reduction as triton_split
 from graftjit.codegen.triton.renderer import Tiling
 
+from .launch_text import launch_text
+from .made import evaluate
 from .nests import Build
-from .test_graphs import evaluate
-from .test_nests import GOLDEN, launch_text
 from .worker import Worker
 
 needs_triton = pytest.mark.skipif(
@@ -483,11 +483,7 @@ GOLDEN_NESTS = {
 
 
 @pytest.mark.parametrize("name", GOLDEN_NESTS)
-def test_golden(name, update_golden):
+def test_golden(name, golden):
     kernels = [triton.render(nest) for nest in GOLDEN_NESTS[name]()]
     text = "\n\n".join(kernel.source + launch_text(kernel) for kernel in kernels)
-    file = GOLDEN / f"{name}.triton.py"
-    if update_golden:
-        file.write_text(text, encoding="utf-8")
-    wanted = file.read_text(encoding="utf-8") if file.exists() else ""
-    assert text == wanted, f"{file.name} differs; pytest --update-golden writes it anew"
+    golden(f"{name}.triton.py", text)

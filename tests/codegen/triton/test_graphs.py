@@ -12,11 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from graftjit.codegen.programs.shadow import differs
-from graftjit.codegen.schedule import plan as schedule
-from graftjit.codegen.triton import renderer as triton
-from graftjit.ir.passes.pipeline import optimize
 
-from ..harness import trace
+from .made import evaluate
 from .worker import Worker
 
 pytestmark = pytest.mark.skipif(
@@ -72,23 +69,6 @@ CASES = {
         [*inputs((2, 3, 5, 5)), torch.ones(5, 5).triu(1)],
     ),
 }  # fmt: skip
-
-
-def evaluate(worker, fn, tensors):
-    """Outputs of the planned program: kernels by the worker, the rest by ATen."""
-    graph = optimize(trace(fn, *tensors), check=True)
-    plan = schedule.plan(graph)
-    held = dict(zip(graph.inputs, tensors, strict=True))
-    for kernel in plan.kernels:
-        places = [held[node] for node in kernel.reads]
-        for node in kernel.stores:
-            meta = node.meta
-            held[node] = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype)
-            places.append(held[node])
-        found = worker.run(triton.render(kernel.nest), places)
-        for node, tensor in zip(kernel.stores, found[len(kernel.reads) :], strict=True):
-            held[node].copy_(tensor)
-    return plan, [held.get(node, held.get(plan.fusion.source(node))) for node in graph.outputs]
 
 
 @pytest.mark.parametrize("name", CASES)

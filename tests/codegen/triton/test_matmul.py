@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,7 +22,6 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
 SMALL = Configuration(16, 32, 16, 4, 2)
-GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -219,12 +217,9 @@ def test_compiles(capability):
     assert "cp.async" in found.ptx  # loads run ahead of the sums
 
 
-def test_golden(update_golden):
+def test_golden(golden):
     product, _given = quantised(64, 100, 256)
     bias = plain_factor("bias", torch.bfloat16, (1, 64, 100), (0, 0, 1))
     product = replace(product, added=bias)
     kernel = triton_product.render(product, gelu_like(product, torch.bfloat16), SMALL)
-    file = GOLDEN / "product.triton.py"
-    if update_golden:
-        file.write_text(kernel.source, encoding="utf-8")
-    assert file.read_text(encoding="utf-8") == kernel.source
+    golden("product.triton.py", kernel.source)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,10 +18,10 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton.renderer import Tiling, TritonKernel
 from graftjit.runtime.errors import BuildError
 
+from .launch_text import launch_text
 from .nests import NARROW, Build
 from .worker import Worker
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
@@ -414,19 +413,8 @@ GOLDEN_NESTS = {
 }
 
 
-def launch_text(kernel):
-    arguments = ", ".join(f"{name}: {kind}" for name, kind in kernel.arguments)
-    constants = ", ".join(f"{name}={value}" for name, value in kernel.constants.items())
-    return f"\n# arguments: {arguments}\n# launch: {kernel.programs} programs, {constants}, {kernel.warps} warps\n"
-
-
 @pytest.mark.parametrize("name", GOLDEN_NESTS)
-def test_golden(name, update_golden):
+def test_golden(name, golden):
     kernel = triton.render(GOLDEN_NESTS[name]())
     text = kernel.source + launch_text(kernel)
-    file = GOLDEN / f"{name}.triton.py"
-    if update_golden:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    wanted = file.read_text(encoding="utf-8") if file.exists() else ""
-    assert text == wanted, f"{file.name} differs; pytest --update-golden writes it anew"
+    golden(f"{name}.triton.py", text)

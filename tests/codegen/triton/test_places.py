@@ -7,7 +7,6 @@ does, so each family is compiled, too.
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,7 +26,6 @@ from .made import TritonMade
 from .nests import Build
 from .worker import Worker
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
@@ -357,13 +355,9 @@ def rendered(fn, tensors):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_golden(name, update_golden):
+def test_golden(name, golden):
     text = "\n\n".join(kernel.source for kernel in rendered(*FAMILIES[name]))
-    file = GOLDEN / f"{name}.triton.py"
-    if update_golden:
-        file.write_text(text, encoding="utf-8")
-    wanted = file.read_text(encoding="utf-8") if file.exists() else ""
-    assert text == wanted, f"{file.name} differs; pytest --update-golden writes it anew"
+    golden(f"{name}.triton.py", text)
 
 
 COMPILED = (

@@ -17,8 +17,8 @@ from graftjit.codegen.triton.arguments import kind_of
 from graftjit.ir.passes.pipeline import optimize
 from graftjit.ir.symbolic.expr import Symbol
 
+from ..open_programs import ROWS, Row, r
 from ..symbolic import check_open, trace_open
-from ..test_symbolic import ROWS, Row, r
 from .made import TritonMade
 from .worker import Worker
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import linecache
 import re
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,6 @@ from graftjit.runtime.report.text import colour as text_colour
 
 from . import made_up_reports as made
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "report"
 ESCAPE = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -39,15 +37,9 @@ def file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("verbosity", range(4))
 @pytest.mark.parametrize("name", ["clean", "full"])
-def test_whole_texts(name, verbosity, file, update_golden):
+def test_whole_texts(name, verbosity, file, golden):
     text = getattr(made, name)(file).text(verbosity=verbosity) + "\n"
-    golden = GOLDEN / f"{name}_{verbosity}.txt"
-    if update_golden:
-        golden.parent.mkdir(parents=True, exist_ok=True)
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8"), (
-        f"{golden.name} differs; pytest --update-golden writes it anew"
-    )
+    golden(f"report/{name}_{verbosity}.txt", text)
 
 
 @pytest.mark.parametrize("width", [40, 60, 79, 100, 140])

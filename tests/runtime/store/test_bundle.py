@@ -17,7 +17,7 @@ from graftjit.runtime.process.session import SESSION
 from graftjit.runtime.store import bundle, kernel_file
 from graftjit.runtime.store.store import KernelStore
 
-from .test_kernel_store import SOURCE, build, call, no_build, recorded
+from .kernels import SOURCE, build, call, no_build, recorded
 
 HERE = {"machine": device.cpu().identity, "compiler": "the compiler there"}
 OTHER = {"machine": "another processor", "compiler": "the compiler there"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import multiprocessing
 import os
@@ -19,48 +17,12 @@ import pytest
 
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.events.events import Fallback, KernelBuilt
-from graftjit.runtime.process.hardware import cpu, find_compiler
-from graftjit.runtime.process.session import SESSION
+from graftjit.runtime.process.hardware import cpu
 from graftjit.runtime.store import kernel_file
 from graftjit.runtime.store.kernel_file import digest_of, key_of
 from graftjit.runtime.store.store import KernelStore
 
-SOURCE = 'extern "C" int answer() { return 42; }'
-
-
-def build(source: str, target: Path) -> None:
-    compiler = find_compiler()
-    assert compiler is not None
-    command = [
-        *compiler.command,
-        "-x",
-        "c++",
-        "-shared",
-        "-fPIC",
-        "-nostdlib",
-        "-",
-        "-o",
-        str(target),
-    ]
-    subprocess.run(command, input=source, text=True, check=True, capture_output=True)
-
-
-def no_build(source: str, target: Path) -> None:
-    raise AssertionError("the kernel should have come from the store")
-
-
-def call(library, symbol: str = "answer") -> int:
-    return ctypes.CFUNCTYPE(ctypes.c_int)(library.addresses[symbol])()
-
-
-@contextlib.contextmanager
-def recorded():
-    """The events emitted within the block."""
-    key = compile("0", "<key>", "eval")
-    found: list = []
-    with SESSION.working_for(key, "test"):
-        yield found
-    found.extend(SESSION.log.of([key]))
+from .kernels import SOURCE, build, call, no_build, recorded
 
 
 def only_file(store: KernelStore) -> Path:
