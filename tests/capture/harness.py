@@ -37,6 +37,21 @@ LEVELS = ("O1", pytest.param("O0", marks=pytest.mark.second))
 Outcome = tuple[Any, ...]
 
 
+def t(*shape: int) -> torch.Tensor:
+    """A tensor of numbers that a program computes with exactly: -1.0, -0.75, -0.5, ..."""
+    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+
+
+def in_a_frame(body: Callable[[], Any]) -> tuple[Callable[..., Any], tuple[torch.Tensor]]:
+    """A frame that computes with a tensor around the body."""
+
+    def frame(x):
+        y = x + 1
+        return body(), y * 2
+
+    return frame, (torch.ones(3),)
+
+
 def agrees(
     *,
     calls: int = 3,

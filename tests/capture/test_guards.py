@@ -6,7 +6,6 @@ import abc
 import builtins
 import collections
 import functools
-import math
 import random
 import types
 
@@ -14,11 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from .harness import agrees, t
 
 
 # -- results -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What tests of codegen ask for: an empty kernel store, kernels for another processor's vectors."""
+"""What tests of codegen ask for: an empty kernel store, another processor's vectors, Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -41,3 +41,13 @@ def store(tmp_path: Path) -> Iterator[Any]:
 
     with SESSION.override(cache_dir=tmp_path):
         yield SESSION.store
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Any]:
+    """A process that runs kernels in Triton's interpreter."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from .triton.worker import Worker
+
+    with Worker() as found:
+        yield found

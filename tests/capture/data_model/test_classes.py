@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..harness import agrees
-
-
-def t(*shape):
-    count = 1
-    for size in shape:
-        count *= size
-    return torch.arange(count, dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 @agrees()

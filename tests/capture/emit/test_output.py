@@ -7,7 +7,6 @@ import contextvars
 import gc
 import io
 import logging
-import math
 import os
 import shutil
 import subprocess
@@ -24,11 +23,7 @@ from torch import nn
 
 from graftjit import jit
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 @agrees()

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 
 import torch
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 # -- loops and branches ----------------------------------------------------------------------------------

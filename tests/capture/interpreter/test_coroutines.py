@@ -6,18 +6,13 @@ import asyncio
 import contextlib
 import functools
 import inspect
-import math
 import types
 
 import torch
 
 from graftjit import jit
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 # -- consumed inside ------------------------------------------------------------------------------------

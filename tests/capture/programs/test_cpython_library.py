@@ -7,7 +7,6 @@ import builtins
 import collections
 import gc
 import importlib
-import math
 import sys
 import threading
 import weakref
@@ -18,13 +17,9 @@ import torch
 from graftjit import jit
 from graftjit.dispatch.capture_lock import other_threads
 
-from ..harness import agrees
+from ..harness import agrees, t
 
 set_tracer = sys.settrace
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
 
 
 # -- tracers and profilers ---------------------------------------------------------------------------------

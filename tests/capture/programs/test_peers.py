@@ -10,11 +10,7 @@ import torch
 
 from graftjit import JitConfig, jit
 
-from ..harness import agrees
-
-
-def t(n):
-    return torch.arange(n, dtype=torch.float32) / 4 - 1
+from ..harness import agrees, t
 
 
 class Net(torch.nn.Module):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import functools
 import heapq
-import math
 import operator
 
 import torch
@@ -13,12 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
-
+from ..harness import agrees, t
 
 LIB = torch.library.Library("graftjit_tests", "FRAGMENT")
 LOG: list = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 
 import numpy as np
 import torch
@@ -13,16 +12,8 @@ from torch import nn
 
 from graftjit import jit
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
-
-
-def model_of_layers():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
+from ..harness import agrees, t
+from .layers import model_of_layers
 
 
 @agrees(backward=True)

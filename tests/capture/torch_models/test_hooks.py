@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
-
-
-def model_of_layers():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
-
-
-def handles_from_zero():
-    torch.utils.hooks.RemovableHandle.next_id = 0
+from ..harness import agrees, t
+from .layers import handles_from_zero, model_of_layers
 
 
 @agrees(backward=True)

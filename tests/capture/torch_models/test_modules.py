@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import math
 import pickle
 
 import torch
@@ -13,15 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
-
-
-def handles_from_zero():
-    torch.utils.hooks.RemovableHandle.next_id = 0
+from ..harness import agrees, t
+from .layers import handles_from_zero, model_of_layers
 
 
 @agrees(backward=True)
@@ -168,11 +160,6 @@ def test_lazy_modules_of_torch():
         return y, type(layer).__name__, layer.in_features, world()(x).shape
 
     return f, (t(2, 3),)
-
-
-def model_of_layers():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
 
 
 @agrees(backward=True)

@@ -11,11 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 # -- arrays of Python values -----------------------------------------------------------------------------

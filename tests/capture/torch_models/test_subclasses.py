@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 class Units(torch.Tensor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 
 import pytest
@@ -12,11 +11,7 @@ from torch import nn
 
 from graftjit import jit
 
-from ..harness import agrees
-
-
-def t(*shape):
-    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape) / 4 - 1
+from ..harness import agrees, t
 
 
 @agrees(calls=2)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import traceback
 
-import torch
-
 from graftjit import jit
 
-from ..harness import agrees
-
-
-def t(n):
-    return torch.arange(n, dtype=torch.float32) / 4 - 1
+from ..harness import agrees, t
 
 
 def chain(error):

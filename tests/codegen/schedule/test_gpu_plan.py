@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -33,7 +32,6 @@ from graftjit.runtime.program.program import Alloc, DeviceLaunch, Scratch
 from ..harness import trace
 from ..on_cuda import CUDA, H100, Machine, Written, relabelled, written
 from ..symbolic import check_open
-from ..triton.worker import Worker
 
 
 def normal(*shape, dtype=torch.float32):
@@ -90,14 +88,6 @@ CASES = {
     "half ranges": (lambda x: x + torch.arange(0.5, 5.5, 1.0), [normal(3, 5)]),
     "cumulative": (lambda x: x.cumsum(-1) * 2 + x.cumsum(0), [normal(3, 20)]),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def worker():
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("triton is not installed")
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", CASES)

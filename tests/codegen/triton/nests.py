@@ -8,6 +8,9 @@ import torch
 
 from graftjit.codegen.loops import loop_nest as loops
 from graftjit.codegen.loops.loop_nest import Buffer, Index, LoopNest, Store, Value
+from graftjit.codegen.triton import renderer as triton
+
+from .worker import Worker
 
 _TO_BOOL = {"lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"}
 NARROW = (torch.bfloat16, torch.float16)
@@ -85,3 +88,13 @@ class Build:
 
     def outputs(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return [t for t, b in zip(tensors, self.buffers, strict=True) if b.written]
+
+
+def run(worker: Worker, build: Build, **options: Any) -> list[torch.Tensor]:
+    """The outputs of a nest's kernel, run by the worker."""
+    kernel = triton.render(build.nest(), **options)
+    return build.outputs(worker.run(kernel, build.tensors))
+
+
+def close(found: Any, wanted: Any, **tolerance: Any) -> None:
+    torch.testing.assert_close(found, wanted, equal_nan=True, **tolerance)

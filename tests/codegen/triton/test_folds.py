@@ -16,27 +16,11 @@ from graftjit.codegen.triton.renderer import Tiling
 
 from .launch_text import launch_text
 from .made import evaluate
-from .nests import Build
-from .worker import Worker
+from .nests import Build, close, run
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Worker() as found:
-        yield found
-
-
-def run(worker, build, **options):
-    kernel = triton.render(build.nest(), **options)
-    return build.outputs(worker.run(kernel, build.tensors))
-
-
-def close(found, wanted, **tolerance):
-    torch.testing.assert_close(found, wanted, equal_nan=True, **tolerance)
 
 
 # -- scans --------------------------------------------------------------------------------------------

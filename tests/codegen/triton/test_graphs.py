@@ -14,17 +14,10 @@ import torch.nn.functional as F
 from graftjit.codegen.programs.shadow import differs
 
 from .made import evaluate
-from .worker import Worker
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Worker() as found:
-        yield found
 
 
 def inputs(*shapes, dtype=torch.float32):

@@ -16,18 +16,10 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton.matmul import Configuration, Product, plain_factor
 from graftjit.runtime.errors import BuildError
 
-from .worker import Worker
-
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
 SMALL = Configuration(16, 32, 16, 4, 2)
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Worker() as found:
-        yield found
 
 
 def factor(name, tensor):

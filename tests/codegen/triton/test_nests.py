@@ -19,27 +19,11 @@ from graftjit.codegen.triton.renderer import Tiling, TritonKernel
 from graftjit.runtime.errors import BuildError
 
 from .launch_text import launch_text
-from .nests import NARROW, Build
-from .worker import Worker
+from .nests import NARROW, Build, close, run
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Worker() as found:
-        yield found
-
-
-def run(worker, build, **options):
-    kernel = triton.render(build.nest(), **options)
-    return build.outputs(worker.run(kernel, build.tensors))
-
-
-def close(found, wanted, **tolerance):
-    torch.testing.assert_close(found, wanted, equal_nan=True, **tolerance)
 
 
 # -- pointwise: tails, strides, broadcast -------------------------------------------------------------

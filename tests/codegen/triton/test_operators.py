@@ -14,7 +14,6 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton.dialect import FORMS
 
 from .nests import Build
-from .worker import Worker
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
@@ -48,12 +47,6 @@ BY_CONSTANT = ("int_floor_div", "int_trunc_div", "int_remainder", "int_fmod")
 
 def eager(name):
     return EAGER.get(name) or getattr(torch, name)
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Worker() as found:
-        yield found
 
 
 def run(worker, build):

@@ -24,17 +24,10 @@ from graftjit.runtime.errors import BuildError
 from ..harness import trace
 from .made import TritonMade
 from .nests import Build
-from .worker import Worker
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
-
-
-@pytest.fixture(scope="module")
-def worker():
-    with Worker() as found:
-        yield found
 
 
 def r(*shape, dtype=torch.float32):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -27,12 +27,6 @@ needs_triton = pytest.mark.skipif(
 )
 SIZES = (9, 2, 3, 17, 130)
 DECLINED = ("mask", "tril")  # elements that are loaded where a condition holds
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @needs_triton
