@@ -24,6 +24,8 @@ from graftjit.runtime.report.records import (
 )
 from graftjit.runtime.report.report import Report
 
+from ..runtime.report.made_up_reports import made_up
+
 PROGRAM = '''\
 """A small classifier with a look at its own values."""
 
@@ -70,13 +72,6 @@ extern "C" void %s(const float* __restrict in0, float* __restrict out0, long n) 
     }
 }
 """
-
-
-def made_up(name: str = "f", **lists: Any) -> Report:
-    """A report with these lists; the others are empty."""
-    made = Report(name)
-    made.__dict__.update(lists)
-    return made
 
 
 def classifier(file: str) -> Report:

@@ -19,7 +19,8 @@ from graftjit.runtime.report.records import (
 )
 from graftjit.runtime.report.report import Report
 
-from .made_up import PROGRAM, classifier, huge, made_up
+from ..runtime.report.made_up_reports import made_up
+from .made_up import PROGRAM, classifier, huge
 
 TABS = ("summary", "source", "graph", "kernels", "guards", "recompiles", "timeline")
 

@@ -7,7 +7,8 @@ from collections import OrderedDict, defaultdict, deque
 import torch
 
 import graftjit
-from tests.capture.harness import agrees
+
+from ..harness import agrees
 
 
 class Holder:

@@ -12,7 +12,8 @@ from graftjit.ir.graph import cost_model as cost
 from graftjit.ir.graph.nodes import Graph, Meta, Node
 from graftjit.ir.ops.table import OPS
 from graftjit.ir.symbolic import expr as symbols
-from tests.ir.tracing import plainly, trace
+
+from ..tracing import plainly, trace
 
 aten = torch.ops.aten
 

@@ -25,7 +25,6 @@ from graftjit.runtime.errors import BuildError
 from graftjit.runtime.executor import lower as executor
 from graftjit.runtime.guards import tensor_access as tensors
 from graftjit.runtime.program.program import (
-    Alloc,
     Aten,
     DeviceLaunch,
     Free,
@@ -34,9 +33,9 @@ from graftjit.runtime.program.program import (
     Slot,
 )
 
-CPU = torch.device("cpu")
+from ..programs import CPU, alloc, spec
+
 CUDA = torch.device("cuda", 0), torch.device("cuda", 1)
-F32 = torch.float32
 HERE = Path(__file__).parent
 
 pytestmark = pytest.mark.skipif(
@@ -134,14 +133,6 @@ def launch(text: str, slots: tuple[int, ...], programs: Any = 1, **more: Any) ->
     found = kernel(text, more.get("shared", 0))
     fields = {"device": CUDA[0], "threads": 128, "shared": 0, "keep": found.keep, **more}
     return DeviceLaunch(text.split(" ")[0], found.handle, slots, programs=programs, **fields)
-
-
-def spec(n_inputs: int, n_slots: int, *steps: Any, outputs: tuple[int, ...], **more) -> ProgramSpec:
-    return ProgramSpec("test", n_inputs, n_slots, steps, outputs, **more)
-
-
-def alloc(slot: int, *shape: int, dtype: torch.dtype = F32) -> Alloc:
-    return Alloc(slot, shape, torch.empty(shape, device="meta").stride(), dtype, CPU)
 
 
 def pointers(*tensors: torch.Tensor) -> str:

@@ -22,19 +22,17 @@ from graftjit.runtime.executor import lower as executor
 from graftjit.runtime.guards import tensor_access as tensors
 from graftjit.runtime.process.session import SESSION
 from graftjit.runtime.program.program import (
-    Alloc,
     Aten,
     Free,
     Launch,
-    ProgramSpec,
     Scratch,
     Slot,
     View,
 )
 
+from ..programs import CPU, F32, alloc, spec
+
 A = torch.ops.aten
-CPU = torch.device("cpu")
-F32 = torch.float32
 
 KERNELS = """
 extern "C" void axpy(void **b, int threads) {  // out = x + 2 y, 8 floats
@@ -62,14 +60,6 @@ def launch(library: ctypes.CDLL, name: str, *slots: int) -> Launch:
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     assert address is not None
     return Launch(name, address, slots, library)
-
-
-def spec(n_inputs: int, n_slots: int, *steps: Any, outputs: tuple[int, ...], **more) -> ProgramSpec:
-    return ProgramSpec("test", n_inputs, n_slots, steps, outputs, **more)
-
-
-def alloc(slot: int, *shape: int, dtype: torch.dtype = F32) -> Alloc:
-    return Alloc(slot, shape, torch.empty(shape, device="meta").stride(), dtype, CPU)
 
 
 @pytest.fixture(params=["native", "without operators", "without errors", "mirror"])

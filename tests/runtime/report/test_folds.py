@@ -16,7 +16,8 @@ from graftjit.runtime import codes
 from graftjit.runtime.events import events
 from graftjit.runtime.report.json_form import LISTS
 from graftjit.runtime.report.report import Report
-from tests.runtime.report.test_trace_file import checked
+
+from .trace_checks import checked
 
 KINDS = [
     kind

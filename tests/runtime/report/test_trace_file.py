@@ -10,33 +10,7 @@ from graftjit import jit
 from graftjit.runtime.events.events import Captured, Compiled, StepFacts, Timed
 from graftjit.runtime.report.report import Report
 
-
-def checked(told: dict) -> list[dict]:
-    """Its events, after a look at the form of each."""
-    assert set(told) == {"traceEvents", "displayTimeUnit", "otherData"}
-    rows: dict = {}
-    for event in told["traceEvents"]:
-        assert type(event["name"]) is str and type(event["pid"]) is type(event["tid"]) is int
-        if event["ph"] == "M":
-            assert event["name"] in ("process_name", "thread_name") and event["args"]["name"]
-            continue
-        assert event["ph"] in ("X", "i") and event["ts"] >= 0 and event["cat"]
-        if event["ph"] == "i":
-            assert event["s"] == "t"
-        else:
-            assert event["dur"] >= 0
-            rows.setdefault((event["pid"], event["tid"]), []).append(event)
-    for slices in rows.values():
-        for one in slices:
-            begin, end = one["ts"], one["ts"] + one["dur"]
-            for other in slices:
-                first, last = other["ts"], other["ts"] + other["dur"]
-                apart = last <= begin + 1e-3 or first >= end - 1e-3
-                within = (first >= begin and last <= end + 1e-3) or (
-                    begin >= first and end <= last + 1e-3
-                )
-                assert apart or within, (one, other)
-    return told["traceEvents"]
+from .trace_checks import checked
 
 
 def broken(x):
