@@ -25,8 +25,8 @@ from graftjit.capture.emit.resume import ResumeSpec, break_tail, can_resume, res
 from graftjit.context import reset_context
 from graftjit.lowered.bytecode_text import code_text
 from graftjit.runtime.events import observers as watching
-from tests.capture.harness import Describer, reads_as_python
-from tests.capture.programs import PROGRAMS
+from ..harness import Describer, reads_as_python
+from ..bytecode.programs import PROGRAMS
 
 counted = 0
 
@@ -188,7 +188,7 @@ def test_a_break_at_any_instruction_reads_as_python(program: Any) -> None:
         reads_as_python(printed(asm, program.__name__, line_of=str).text)
 
 
-FACES = sorted((Path(__file__).parent.parent / "faces" / "programs").glob("*.py"))
+FACES = sorted((Path(__file__).parents[2] / "faces" / "programs").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
