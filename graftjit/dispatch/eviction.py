@@ -14,13 +14,18 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from ..runtime.guards.mirror import FrameView
-    from ..runtime.guards.rows import Row
+from ..runtime.guards.mirror import (
+    FrameView,
+    Reader,
+    explain_failure,
+    failure_code,
+    mirror,
+    subject_of,
+)
+from ..runtime.guards.rows import Row
 
 # So many useless evicted entries raise the number of times that a combination must be met.
 PATIENCE = 32
@@ -51,15 +56,11 @@ class Change:
 
     @property
     def source(self) -> str:
-        from ..runtime.guards.mirror import subject_of
-
         return subject_of(self.row)
 
 
 def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
     """The failed guard of the nearest entry among the newest ones; None if there is no entry."""
-    from ..runtime.guards.mirror import Reader, explain_failure, failure_code, mirror
-
     nearest: tuple[int, Row] | None = None
     failed = []
     for entry in entries[: -_COMPARED - 1 : -1]:

@@ -19,11 +19,16 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.dataclass import dataclass, field
 from ..runtime import _native
 from ..runtime.events import events
+from ..runtime.guards.compiler import compile_rows
+from ..runtime.guards.dynamic_sizes import Variation
+from ..runtime.guards.mirror import FrameView, mirror
+from ..runtime.guards.rows import Row
+from ..runtime.guards.sources import Source
 from ..runtime.guards.weak_ref import Weak
 from ..runtime.guards.weak_rows import module_of
 from ..runtime.process.options import JitConfig
@@ -31,12 +36,6 @@ from ..runtime.process.session import SESSION
 from ..runtime.report.timings import Followed
 from ..runtime.weak_callbacks import until_exit
 from .reachability import keeps_program_alive
-
-if TYPE_CHECKING:
-    from ..runtime.guards.dynamic_sizes import Variation
-    from ..runtime.guards.mirror import FrameView
-    from ..runtime.guards.rows import Row
-    from ..runtime.guards.sources import Source
 
 _Key = tuple[int, int, JitConfig]
 # Resume functions that replacement code calls: the arguments (target, stack, bound) of
@@ -75,8 +74,6 @@ class Recipe:
         """A new entry, whose guards remember nothing yet. `lost`: called when an object it was made
         for dies (None: that is already handled). `target`: replacement code with the entry's own
         resume functions."""
-        from ..runtime.guards.compiler import compile_rows
-
         guards = compile_rows(self.rows, self.inputs, code)
         made = _native.Entry(
             self.kind,
@@ -144,8 +141,6 @@ class Place:
     def find(self, view: FrameView, known: tuple[Any, ...]) -> Recipe | None:
         """A recipe whose guards hold in this frame and of which `known` has no entry: one with
         fewer breaks first, then the newest."""
-        from ..runtime.guards.mirror import mirror
-
         mine = {id(entry.data.recipe) for entry in known if type(entry.data) is Made}
         for recipe in sorted(self.recipes, key=_loss):
             if id(recipe) not in mine and mirror(recipe.rows, view) < 0:

@@ -23,8 +23,12 @@ from torch.utils._device import DeviceContext
 from ..runtime import _native
 from ..runtime.errors import Begun, BreakError, CheckError, GraftError, InternalError
 from ..runtime.events import events, observers, progress
+from ..runtime.guards.compiler import compile_rows
+from ..runtime.guards.dynamic_sizes import Variation
 from ..runtime.guards.interpreter_state import State, snapshot
+from ..runtime.guards.mirror import FrameView, Reader, check_verdict, explain_failure, mirror
 from ..runtime.guards.weak_ref import Living
+from ..runtime.guards.weak_rows import hold_weakly
 from ..runtime.process import beside, faults, own_builtins
 from ..runtime.process.options import JitConfig, number_of
 from ..runtime.process.own_modules import KEEPER
@@ -37,12 +41,9 @@ from .eviction import Change, Room, change_of
 from .shared_entries import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
 from .unit_events import place_of
 
-# lazy: capture, codegen and the mirror are imported at the first miss, for a fast `import
-# graftjit`.
 if TYPE_CHECKING:
     from ..capture.capture import BreakRecord, Capture
     from ..ir.graph.nodes import Graph
-    from ..runtime.guards.mirror import FrameView
 
 ATTEMPTS = 3  # attempts at one frame that other threads change meanwhile
 
@@ -247,6 +248,7 @@ class Unit:
         self, state: Any, code: types.CodeType, view: FrameView, change: Change | None
     ) -> Any:
         """Capture, evict, publish."""
+        # loaded at the first miss: 100 modules, 30 ms
         from ..capture.capture import FrameInput, capture
 
         values, varied = tuple(view.locals_vector), self._varied(state, view)
@@ -268,8 +270,6 @@ class Unit:
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:
         """Check that the guards hold for their own frame, unless another thread has changed it."""
-        from ..runtime.guards.mirror import explain_failure, mirror
-
         index = mirror(made.rows, view)
         if index < 0:
             return
@@ -283,9 +283,6 @@ class Unit:
 
     def _varied(self, state: Any, view: FrameView) -> Any:
         """The evidence of what varies between calls of this code, including this miss."""
-        from ..runtime.guards.dynamic_sizes import Variation
-        from ..runtime.guards.mirror import Reader
-
         shared = self.kin is not None and self.kin.one_function
         holder = self.kin.place(_at(state)) if self.kin is not None and shared else state
         varied = holder.varied  # read once: another thread may reset it
@@ -306,8 +303,6 @@ class Unit:
         stages: dict[str, float],
     ) -> Any:
         """Make the entry, emit its events, and publish it to calls and to kin."""
-        from ..runtime.guards.weak_rows import hold_weakly
-
         started = time.perf_counter()
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin)))
         rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
@@ -358,6 +353,7 @@ class Unit:
     def _backend(self, graph: Graph) -> Any:
         """The graph's program: the native program itself where there is one, so that a hit runs no
         Python between guards and kernels."""
+        # loaded at the first graph: some frames have none
         from ..codegen.backend import compile_graph
 
         started = time.perf_counter()
@@ -372,10 +368,10 @@ class Unit:
     def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
         """A function that makes resume callables over these globals. The same place, stack and set
         of names give the same callable."""
-        from ..capture.emit.ahead import lines_from
-        from ..capture.emit.resume import resume_code
+        # loaded with `capture`, at the first miss
+        from ..capture.emit import ahead, resume
 
-        def resume(
+        def callable_at(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
         ) -> Any:
             first = first_state(state)
@@ -383,14 +379,14 @@ class Unit:
             of, found = first.resumes.get(key, (None, None))
             # An id may be reused.
             if found is None or of() is not code:
-                made = resume_code(code, target, stack, bound)
+                made = resume.resume_code(code, target, stack, bound)
                 # A loop reaches the same place through a resume function of a resume function. The
                 # code is then equal, and one state serves both.
                 equal = (made, id(scope), stack, bound)
                 found = first.resumes.get(equal)
                 if found is None:
                     own = self.state_for(made, origin=first)
-                    own.span = lines_from(code, target)
+                    own.span = ahead.lines_from(code, target)
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
                     found = _native.Callable(function, own, resume=True)
@@ -398,7 +394,7 @@ class Unit:
                 first.resumes[key] = weakref.ref(code), found
             return _native.Tail(found)
 
-        return resume
+        return callable_at
 
     def _strict(self, record: BreakRecord) -> None:
         if not self.config.strict or record.code == "PL204":
@@ -475,8 +471,6 @@ class Changing(Exception):
 
 def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any:
     """The entry that another thread made while this one waited, if it matches this call."""
-    from ..runtime.guards.mirror import mirror
-
     fresh = [entry for entry in state.entries if entry not in before]
     return next((entry for entry in fresh if mirror(entry.rows, view) < 0), None)
 
@@ -541,16 +535,12 @@ def _too_many(room: Room, change: Change | None) -> str:
 
 def _leave_plain(state: Any) -> Any:
     """Add an entry without guards that runs the original code."""
-    from ..runtime.guards.compiler import compile_rows
-
     entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
     state.add(entry)
     return entry
 
 
 def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:
-    from ..runtime.guards.mirror import FrameView
-
     found = scope.get("__builtins__", builtins)
     names = found.__dict__ if isinstance(found, types.ModuleType) else found
     return FrameView(code, values, scope, names, closure)
@@ -586,8 +576,6 @@ def check(
     """GRAFTJIT_CHECK: compare the mirror with the native guard program."""
     if own_builtins.replaced():
         return
-    from ..runtime.guards.mirror import check_verdict
-
     view = _view(state.code, values, scope, closure)
     for attempt in range(1, ATTEMPTS + 1):
         try:

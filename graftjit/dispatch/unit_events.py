@@ -15,6 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
 from ..runtime.events import events
+from ..runtime.guards.mirror import (
+    FrameView,
+    explain_failure,
+    failure_code,
+    guard_lines,
+    subject_of,
+)
 from ..runtime.process import faults
 from ..runtime.process.session import SESSION
 from ..runtime.report import timings
@@ -22,7 +29,6 @@ from .shared_entries import Made
 
 if TYPE_CHECKING:
     from ..capture.capture import Capture
-    from ..runtime.guards.mirror import FrameView
     from .eviction import Change
 
 
@@ -78,8 +84,6 @@ def _guards(state: Any, lines: tuple[events.GuardLine, ...]) -> tuple[events.Gua
 
 def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str, float]) -> None:
     """Emit the events of a capture: its breaks, what is symbolic, and the entry."""
-    from ..runtime.guards.mirror import guard_lines
-
     where = place_of(code)
     for record in made.breaks:
         reason = record.reason
@@ -115,8 +119,6 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
 def recompiled(state: Any, change: Change, view: FrameView) -> None:
     """Emit "now X, before Y" for the first failed guard of the nearest entry, with the failed
     guards of the others."""
-    from ..runtime.guards.mirror import explain_failure, failure_code, subject_of
-
     failed = []
     for entry, row in change.failed:
         now, before = explain_failure(row, view)
