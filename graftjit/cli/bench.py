@@ -12,60 +12,20 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from . import run_script
+from ..runtime.process.session import SESSION
+from . import recorded_calls, run_script
 from .explain import all_modules, program_of
+from .recorded_calls import Result
 
-if TYPE_CHECKING:
-    from .recorded_calls import Result
-
-NAME = "bench"
-HELP = "run a script, then time the calls of its jitted functions beside plain Python"
-NEEDS_ALL = True
-EXAMPLES = """\
-Arguments after SCRIPT (or after -m MODULE) go to the script. Each call runs several times in turn:
-plain, jitted, and with --peer by torch.compile; the table shows medians. If results need gradients,
-only the forward is timed.
-
-examples:
-  python -m graftjit bench train.py --epochs 1
-  python -m graftjit bench --all model.py               every nn.Module called from outside another
-  python -m graftjit bench --peer -m package.predict    beside torch.compile
-  python -m graftjit bench --json times.json train.py
-
-exit status: that of the script if it fails; 1 if results differ or nothing was jitted; 0 otherwise
-"""
 # A call is reported as slower than plain Python from this factor on; below it is noise.
 SLOWER = 1.05
 # Tolerated error, relative to the largest value of a result. Narrow floats differ by so much.
 TOLERATED = 1e-2
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
-    parser.add_argument(
-        "-m",
-        dest="module",
-        nargs=argparse.REMAINDER,
-        metavar="MODULE",
-        help="in place of SCRIPT: a module, followed by its arguments",
-    )
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="compile every nn.Module called from outside another"
-    )
-    parser.add_argument("--peer", action="store_true", help="time torch.compile too")
-    parser.add_argument("--json", metavar="FILE", help="write the times to FILE as JSON too")
-
-
 def run(parsed: argparse.Namespace) -> int:
     program = program_of(parsed)
-    from ..runtime.process.session import SESSION
-    from . import recorded_calls
-
     with all_modules(parsed.all), recorded_calls.recording() as found:
         status, alive = run_script.run(program)
         if status:

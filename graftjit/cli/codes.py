@@ -18,32 +18,6 @@ from ..runtime.errors import did_you_mean
 from ..runtime.report.text import colour
 from . import code_docs
 
-NAME = "codes"
-HELP = "explain the codes in reports, errors and warnings: cause, cost, cure (what to do), example"
-NEEDS_ALL = False
-EXAMPLES = """\
-examples:
-  python -m graftjit codes GB104               one code, with an example before and after its cure
-  python -m graftjit codes RC                  a family: GB breaks, PL plain frames, FB fallbacks,
-                                               RC recompiles, ER errors, WN warnings
-  python -m graftjit codes numpy               the codes whose texts have this word
-  python -m graftjit codes --json GB           as JSON
-  python -m graftjit codes --markdown          the whole table, as in docs/codes.md
-
-exit status: 0 found; 2 there is no such code or word
-"""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "code", nargs="*", metavar="CODE", help="a code, the two letters of a family, or a word"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument(
-        "--markdown", action="store_true", help="print the whole table, as in docs/codes.md"
-    )
-
 
 def run(parsed: argparse.Namespace) -> int:
     if parsed.markdown:

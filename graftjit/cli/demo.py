@@ -10,6 +10,7 @@ shown.
 
 from __future__ import annotations
 
+import argparse
 import random
 import statistics
 import sys
@@ -218,7 +219,11 @@ def _graph_break(say: Callable[..., None], logits: Any) -> bool:
     return same
 
 
-def run(width: int | None = None) -> int:
+def run(parsed: argparse.Namespace) -> int:
+    return show(parsed.width)
+
+
+def show(width: int | None = None) -> int:
     """Run the whole demo; returns the exit status."""
     try:
         import sklearn  # noqa: F401

@@ -12,111 +12,18 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..context import GRAPH_MODE, set_context
+from ..jit import everything_counted
 from ..runtime.errors import NotClean, OptionError
+from ..runtime.process.session import SESSION
+from ..runtime.report.report import Report, report_of
 from . import run_script
+from .jit_modules import every_module
 from .parser import near_file
 
-if TYPE_CHECKING:
-    from ..runtime.report.report import Report
-
-NAME = "explain"
-HELP = "run a script and report what was compiled, what was not, and why"
-NEEDS_ALL = True
-EXAMPLES = """\
-Arguments after SCRIPT (or after -m MODULE) go to the script.
-
-examples:
-  python -m graftjit explain train.py --epochs 1
-  python -m graftjit explain -m package.train --epochs 1
-  python -m graftjit explain --html report.html --json report.json train.py
-  python -m graftjit explain --all model.py             a program that does not use graftjit
-  python -m graftjit explain --max-breaks 0 train.py    in CI: status 1 if there is a graph break
-  python -m graftjit explain --diff before.json train.py
-  python -m graftjit explain --stderr train.py > its_output.txt
-
-exit status: that of the script; 1 if a limit is exceeded; 2 if the arguments are wrong
-"""
 _SUFFIXES = (".txt", ".html", ".htm", ".json")
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what to run")
-    what.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
-    what.add_argument(
-        "-m",
-        dest="module",
-        nargs=argparse.REMAINDER,
-        metavar="MODULE",
-        help="in place of SCRIPT: a module, followed by its arguments",
-    )
-    what.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
-    )
-    more = parser.add_argument_group("what to compile besides what the script jits")
-    more.add_argument(
-        "--all",
-        action="store_true",
-        help="every nn.Module that is called from outside another module",
-    )
-    more.add_argument(
-        "--graph-mode",
-        action="store_true",
-        help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
-    )
-    _add_outputs(parser)
-    limits = parser.add_argument_group("what to compare the report with")
-    limits.add_argument(
-        "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
-    )
-    for name in ("breaks", "recompiles"):
-        limits.add_argument(
-            f"--max-{name}",
-            type=whole_number,
-            metavar="N",
-            help=f"status 1 if there are more {name}",
-        )
-
-
-def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    out = parser.add_argument_group("where to write the report")
-    out.add_argument(
-        "-v",
-        "--verbosity",
-        type=whole_number,
-        default=1,
-        metavar="N",
-        help="0: the verdict; 1: one screen (the default); 2: everything, guards too;"
-        " 3: graphs and kernels too",
-    )
-    out.add_argument("--html", metavar="FILE", help="write one HTML page to FILE too")
-    out.add_argument("--json", metavar="FILE", help="write JSON to FILE too")
-    out.add_argument(
-        "--save",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="write to FILE too; the suffix gives the form: .txt, .html, .json,"
-        " .trace.json; may be repeated",
-    )
-    out.add_argument(
-        "--stderr",
-        action="store_true",
-        help="print to stderr, so that stdout has only the script's output",
-    )
-    out.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        help="print no report; only write files and check limits",
-    )
-
-
-def whole_number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number is expected, not {text!r}")
-    return int(text)
 
 
 def program_of(parsed: argparse.Namespace) -> run_script.Program:
@@ -154,11 +61,6 @@ def _watched(
     parsed: argparse.Namespace, program: run_script.Program
 ) -> tuple[int, Report, list[str]]:
     """Run the program. Returns (status, report, lines on compiled modules)."""
-    from ..context import GRAPH_MODE, set_context
-    from ..jit import everything_counted
-    from ..runtime.process.session import SESSION
-    from ..runtime.report.report import report_of
-
     if parsed.graph_mode:
         set_context(mode=GRAPH_MODE)
     with SESSION.log.keeping(), all_modules(parsed.all) as modules:
@@ -174,8 +76,6 @@ def all_modules(wanted: bool) -> Iterator[Any]:
     if not wanted:
         yield None
         return
-    from .jit_modules import every_module
-
     with every_module() as found:
         yield found
 
@@ -208,8 +108,6 @@ def check_saves(names: list[str], allowed: tuple[str, ...] = _SUFFIXES) -> None:
 
 
 def _old_report(name: str) -> Report:
-    from ..runtime.report.report import Report
-
     if not Path(name).is_file():
         raise OptionError(
             f"there is no file {name}{near_file(name)}", expected="a saved report, as JSON"

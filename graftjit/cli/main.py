@@ -1,4 +1,4 @@
-"""The command line: `python -m graftjit COMMAND`. This file has the table of commands.
+"""The command line: `python -m graftjit COMMAND`. `commands.COMMANDS` is the table of commands.
 
 In: arguments. Out: text on stdout, and an exit status: 0 success; 1 failure (the demo found a
 difference, a limit was exceeded, `doctor` found a problem); 2 invalid arguments. `explain` and
@@ -8,15 +8,15 @@ torch.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from ..runtime.errors import GraftError, OptionError, UserError
-from . import bench, cache, codes, demo_command, doctor, explain, trace
+from ..runtime.version import VERSION
+from .commands import COMMANDS
 from .parser import Parser
-
-_COMMANDS = (demo_command, explain, bench, trace, doctor, cache, codes)
 
 _EXAMPLES = """\
 examples:
@@ -42,17 +42,12 @@ def _parser() -> Parser:
     )
     parser.add_argument("--version", action="store_true", help="the version of graftjit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for command in _COMMANDS:
-        made = commands.add_parser(
-            command.NAME,
-            help=command.HELP,
-            description=command.HELP,
-            epilog=command.EXAMPLES,
-        )
-        made.prog = f"{parser.prog} {command.NAME}"
-        command.add(made)
-        made.set_defaults(run=command.run, needs_all=command.NEEDS_ALL, parser=made)
-        parser.below[command.NAME] = made
+    for one in COMMANDS:
+        made = commands.add_parser(one.name, help=one.help, description=one.help, epilog=one.epilog)
+        made.prog = f"{parser.prog} {one.name}"
+        one.add(made)
+        made.set_defaults(needs_all=one.needs_all, parser=made)
+        parser.below[one.name] = made
     return parser
 
 
@@ -63,14 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     parsed = parser.parse_args(words)
     if parsed.version:
-        from ..runtime.version import VERSION
-
         print(f"graftjit {VERSION}")
         return 0
     if parsed.command is None:
         parser.error("a COMMAND is required")
     try:
-        status = parsed.run(parsed)
+        # The file of the command is imported only now: some of them import torch.
+        command = importlib.import_module(f".{parsed.command}", __package__)
+        status: int = command.run(parsed)
         sys.stdout.flush()
         return status
     except GraftError as error:

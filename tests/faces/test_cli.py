@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from graftjit.cli import cache_commands as cache
-from graftjit.cli import code_docs
+from graftjit.cli import cache, code_docs
 from graftjit.cli.main import main
 from graftjit.runtime import codes
 from graftjit.runtime.process.session import SESSION
