@@ -8,6 +8,7 @@ their cost, recompiles and their reasons, and guards. `graftjit.explain`, `graft
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -19,8 +20,8 @@ from .. import codes
 from ..errors import REPORT_IT, GraftError, InternalError, NotClean, OptionError
 from ..events import events
 from ..process.session import SESSION
+from . import roofline
 
-# lazy: folds and records are imported when a list is first read, so that `import graftjit` is fast.
 if TYPE_CHECKING:
     from .diff import ReportDiff
     from .folds import Folding
@@ -40,8 +41,25 @@ if TYPE_CHECKING:
         WarningRecord,
     )
 
-
 _Record = TypeVar("_Record")
+
+# The modules that make the lists and renderings. Each is imported at its first use, since
+# `import graftjit` imports this file, and together they take 0.1 s.
+_MAKERS = {
+    "folds": ".folds",
+    "programs": ".program_folds",
+    "problems": ".text.problems",
+    "text": ".text.render",
+    "html": ".html.render",
+    "json": ".json_form",
+    "perfetto": ".perfetto",
+    "diff": ".diff",
+    "trace": ".trace_file",
+}
+
+
+def _maker(name: str) -> Any:
+    return importlib.import_module(_MAKERS[name], __package__)
 
 
 class _List(Generic[_Record]):
@@ -57,10 +75,9 @@ class _List(Generic[_Record]):
     def __get__(self, report: Report | None, owner: type) -> Any:
         if report is None:
             return self
-        from .folds import FOLDS
-
+        folds = _maker("folds")
         try:
-            made = report.__dict__[self._name] = FOLDS[self._name](report._folding)
+            made = report.__dict__[self._name] = folds.FOLDS[self._name](report._folding)
         except Exception as error:
             if SESSION.options.check or isinstance(error, GraftError):
                 raise
@@ -110,17 +127,13 @@ class Report:
 
     @cached_property
     def _folding(self) -> Folding:
-        from .folds import Folding
-
-        return Folding(self.events)
+        return _maker("folds").Folding(self.events)
 
     @classmethod
     def from_trace(cls, path: str | Path) -> Report:
         """The report on the process that wrote this trace file with GRAFTJIT_TRACE=FOLDER. Raises
         OptionError if the file is no trace."""
-        from .trace_file import read_trace
-
-        return read_trace(path)
+        return _maker("trace").read_trace(path)
 
     @property
     def graph_count(self) -> int:
@@ -138,9 +151,7 @@ class Report:
     def break_count(self) -> int:
         """Number of locations at which a graph broke, however many frames met each. All renderings
         show this number."""
-        from .text.problems import grouped_breaks
-
-        return len(grouped_breaks(self.breaks))
+        return len(_maker("problems").grouped_breaks(self.breaks))
 
     @property
     def recompile_count(self) -> int:
@@ -151,16 +162,12 @@ class Report:
         """The report in at most `width` columns. `verbosity` 0: whether it is clean; 1: one screen,
         highest costs first; 2: all breaks, recompiles, kernels and guards; 3: also graphs and
         kernel sources. Without escape sequences unless `colour` is true."""
-        from .text.render import render_text
-
-        return render_text(self, width, verbosity, colour)
+        return _maker("text").render_text(self, width, verbosity, colour)
 
     def show(self, file: TextIO | None = None, verbosity: int = 1) -> None:
         """Print the text; on a terminal in colour and in its width. Respects NO_COLOR and
         FORCE_COLOR."""
-        from .text.render import show
-
-        show(self, file, verbosity)
+        _maker("text").show(self, file, verbosity)
 
     def __str__(self) -> str:
         return self.text()
@@ -173,21 +180,15 @@ class Report:
 
     def html(self) -> str:
         """One self-contained page, which opens from a file and makes no network requests."""
-        from .html.render import render_page
-
-        return render_page(self)
+        return _maker("html").render_page(self)
 
     def _repr_html_(self) -> str:
         """The short form for notebooks: the verdict, and what to fix. It is self-contained."""
-        from .html.render import render_compact
-
-        return render_compact(self)
+        return _maker("html").render_compact(self)
 
     def as_dict(self) -> dict[str, Any]:
         """The whole report as plain values, for `json`; docs/report-schema.md has the names."""
-        from .json_form import as_dict
-
-        return as_dict(self)
+        return _maker("json").as_dict(self)
 
     def json(self) -> str:
         """The whole report as text, with the version of the schema first; `from_json` reads it."""
@@ -197,9 +198,7 @@ class Report:
     def from_json(cls, text: str) -> Report:
         """The report that `json` wrote, with its lists but without its events. Raises OptionError
         if the text is no report or was written by a newer version."""
-        from .json_form import lists_of
-
-        name, dropped, lists = lists_of(text)
+        name, dropped, lists = _maker("json").lists_of(text)
         made = cls(name, (), dropped)
         made.__dict__.update(lists)
         return made
@@ -207,17 +206,13 @@ class Report:
     def trace(self) -> dict[str, Any]:
         """The timeline, and one call of each graph, in the Trace Event Format. Write it with
         `save("x.trace.json")` and open it at ui.perfetto.dev."""
-        from .perfetto import trace
-
-        return trace(self)
+        return _maker("perfetto").trace(self)
 
     def diff(self, old: Report) -> ReportDiff:
         """The differences from `old`: breaks, recompiles, plain frames, kernels and calls that are
         new, gone, or take another time. True if there are any. A moved line counts as the same
         line."""
-        from .diff import diff
-
-        return diff(self, old)
+        return _maker("diff").diff(self, old)
 
     def save(self, path: str | Path) -> Path:
         """Write the rendering of the suffix: .txt, .html, .json, or .trace.json for the timeline.
@@ -281,18 +276,14 @@ def report_of(name: str, keys: Iterable[Any] | None, extra: Iterable[events.Even
     keys = None if keys is None else list(keys)
     found, dropped = SESSION.log.of(keys) + tuple(extra), SESSION.log.dropped(keys)
     made = Report(name, found, dropped)
-    if any(type(event) is events.Timed and event.roofs for event in found):
-        from .program_folds import beats_the_roof
-
-        if beats_the_roof(made._folding):
-            from .roofline import again
-
-            rows = again()
-            found = tuple(
-                [
-                    dataclasses.replace(e, roofs=rows) if type(e) is events.Timed and e.roofs else e
-                    for e in found
-                ]
-            )
-            made = Report(name, found, dropped)
+    timed = any(type(event) is events.Timed and event.roofs for event in found)
+    if timed and _maker("programs").beats_the_roof(made._folding):
+        rows = roofline.again()
+        found = tuple(
+            [
+                dataclasses.replace(e, roofs=rows) if type(e) is events.Timed and e.roofs else e
+                for e in found
+            ]
+        )
+        made = Report(name, found, dropped)
     return made
