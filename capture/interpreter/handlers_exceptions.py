@@ -31,23 +31,6 @@ TRACEBACK = Value()  # the third argument of __exit__, whose content is unknown
 
 # -- catching and raising
 # --------------------------------------------------------------------------------
-def catch(m: Machine, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
-    """Enter the handler that covers the instruction; False if there is none."""
-    if instr.handler is None:
-        return False
-    value = value_of(m, thrown)
-    if value not in m.handling.raised_at:
-        raised(m, value)
-    m.activity += 1
-    del frame.stack[instr.handler_depth :]
-    if instr.handler_lasti:
-        # The place of the raise; it only gives the line of a frame that is over.
-        frame.push(Const(0))
-    frame.push(value)
-    frame.pc = instr.handler
-    return True
-
-
 def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
     return issubclass(error.cls, kinds)
 

@@ -28,6 +28,7 @@ from ..data_model import attributes, frame_inspection
 from ..exact_type import is_kind
 from ..operations import calls, operators
 from ..operations import truth as truths
+from ..types.exceptions import raised, value_of
 from ..values import symbolic_numbers
 from ..values import wrap as wrapping
 from ..values.containers import has_nan
@@ -327,9 +328,20 @@ class Machine:
             self.where = caller
 
     def catch(self, frame: Frame, instr: Instr, thrown: Thrown) -> bool:
-        from .handlers_exceptions import catch
-
-        return catch(self, frame, instr, thrown)
+        """Enter the handler that covers the instruction; False if there is none."""
+        if instr.handler is None:
+            return False
+        value = value_of(self, thrown)
+        if value not in self.handling.raised_at:
+            raised(self, value)
+        self.activity += 1
+        del frame.stack[instr.handler_depth :]
+        if instr.handler_lasti:
+            # The place of the raise; it only gives the line of a frame that is over.
+            frame.push(Const(0))
+        frame.push(value)
+        frame.pc = instr.handler
+        return True
 
     def step(self, frame: Frame, instr: Instr) -> None:
         self.count += 1

@@ -99,7 +99,7 @@ def _huge(symbol: str, a: Any, b: Any) -> bool:
 
 
 def _containers(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
-    if symbol == "+" and (joined := symbolic_numbers.joined_sizes(m, left, right)) is not None:
+    if symbol == "+" and (joined := containers.joined_sizes(m, left, right)) is not None:
         return joined
     merged = set_operators.binary(m, symbol, left, right)
     if merged is not None:

@@ -47,7 +47,7 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import CONST_TYPES
-from . import current_device, torchscript
+from . import current_device
 from .nested_traces import lift
 from .tensor_scalars import by_tensor
 
@@ -130,8 +130,12 @@ _ANSWERS = _FACT_METHODS | frozenset(
         "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
     }
 )  # fmt: skip
+# The module of the functions that `torchscript` makes: their results follow from their arguments
+# and from guarded state.
+SCRIPTED = "TorchScript"
 _PURE_MODULES = frozenset(
     {
+        SCRIPTED,
         "torch.nn.functional", "torch.functional", "torch._jit_internal", "torch.nn._reduction",
         "torch.overrides", "torch._lowrank", "torch._refs",
     }
@@ -282,7 +286,7 @@ def _made_of_tensors(result: Any) -> bool:
 def _is_answer(fn: Any, name: str) -> bool:
     """Whether a result follows from the arguments: facts of dtypes and shapes."""
     module = getattr(fn, "__module__", None) or ""
-    return name in _ANSWERS or module in _PURE_MODULES or module == torchscript.MODULE
+    return name in _ANSWERS or module in _PURE_MODULES
 
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -19,6 +19,7 @@ from ...ir.trace.ghost import Ghost
 from ..breaks import Break
 from ..exact_type import is_kind
 from ..values.value import Sequence, Tensor, Value
+from .calls import SCRIPTED, call_torch
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -39,8 +40,6 @@ _ACTS = frozenset(
         "is_autocast_cpu_enabled", "get_autocast_dtype",
     )
 )  # fmt: skip
-# Its results follow from its arguments and from guarded state.
-MODULE = "TorchScript"
 
 
 def is_scripted(real: Any) -> bool:
@@ -49,8 +48,6 @@ def is_scripted(real: Any) -> bool:
 
 def call(m: Machine, real: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record real(*args, **kwargs)."""
-    from .calls import call_torch
-
     what = f"call of a scripted function {real.name}"
     if m.modes:
         raise Break("GB110", f"{what} under a torch function mode")
@@ -108,7 +105,7 @@ def _over_ghosts(real: Any) -> Callable[..., Any]:
         finally:
             torch._C._set_graph_executor_optimize(before)
 
-    scripted.__name__, scripted.__module__ = f"scripted_{real.name}", MODULE
+    scripted.__name__, scripted.__module__ = f"scripted_{real.name}", SCRIPTED
     return scripted
 
 

@@ -39,7 +39,7 @@ from ..values.containers import (
 )
 from ..values.value import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 from ..values.wrap import freeze, hashes_by_identity, pin
-from . import sets, sorting
+from . import container_subclasses, sets, sorting
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -274,8 +274,6 @@ def _popitem(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value
 def mapping_pairs(m: Machine, other: Value) -> Iterable[tuple[Value, Value]] | None:
     """(key, item) pairs of a mapping as dict.update and `**` read it: all keys at once, an item
     when it is asked for. None if it is no mapping."""
-    from . import container_subclasses
-
     # The C code of a merge reads a dict's entries directly, unless it overrides iteration, as
     # OrderedDict does.
     base = container_subclasses.base_of(attributes.real_class(other) or object)

@@ -24,15 +24,12 @@ from ...runtime.guards.sources import Source
 from ...runtime.safe_access import in_classes
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
+from .symbolic_numbers import as_sequence
 from .value import UNREAD, Array, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
-from .wrap import CONST_TYPES, freeze, own_text
+from .wrap import CONST_TYPES, freeze, item_of, own_text, sequence_item, sequence_items
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
-
-
-# Items read of one list or tuple: each costs a guard and as many instructions.
-MOST_READ = 4096
 
 
 class NotConstant(Break):
@@ -209,34 +206,22 @@ def from_constant(value: Any) -> Value:
     raise Break("GB121", f"a result of type {kind.__name__}")
 
 
+def joined_sizes(m: Machine, left: Value, right: Value) -> Value | None:
+    """left + right of a torch.Size with symbolic sizes and another tuple; else None."""
+    if not any(isinstance(v, Sequence) and v.cls is torch.Size for v in (left, right)):
+        return None
+    one, other = as_sequence(left), as_sequence(right)
+    if not isinstance(one, Sequence) or not isinstance(other, Sequence):
+        return None
+    if not {one.cls, other.cls} <= {tuple, torch.Size}:
+        return None
+    items = sequence_items(m, one) + sequence_items(m, other)
+    return Sequence(items, type(one.cls() + other.cls()))
+
+
 def is_exact_tuple(value: Sequence) -> bool:
     """Whether this is a tuple itself, and not the content of an object of a subclass."""
     return value.cls is tuple and (value.origin is None or type(value.origin) is tuple)
-
-
-def sequence_items(m: Machine, value: Sequence) -> list[Value]:
-    """All items, read."""
-    if value.source is not None and len(value.items) > MOST_READ:
-        raise Break("GB141", f"all {len(value.items)} items of a {value.cls.__name__}")
-    for index in range(len(value.items)):
-        sequence_item(m, value, index)
-    return value.items
-
-
-def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
-    item = value.items[index]
-    if item is UNREAD:
-        # A moved item was read before (see `writable`): here index is the original position.
-        item = m.wrap(_item_of(value.origin, index), Source("item", value.source, index))
-        value.items[index] = item
-    return item
-
-
-def _item_of(origin: Any, index: int) -> Any:
-    """An item by the builtin's own method: a subclass may define another look-up."""
-    if is_kind(origin, list):
-        return list.__getitem__(origin, index)
-    return tuple.__getitem__(origin, index) if is_kind(origin, tuple) else origin[index]
 
 
 def writable(m: Machine, value: Any) -> Any:
@@ -260,7 +245,7 @@ def place(m: Machine, value: Sequence, index: int, item: Value) -> None:
         # Read the old item: its end may be visible.
         sequence_item(m, value, at)
         if at not in value.placed:
-            m.unhook(_item_of(value.origin, at))
+            m.unhook(item_of(value.origin, at))
             value.placed.add(at)
     m.changed(value)
     value.items[at] = item
@@ -275,7 +260,7 @@ def pop_last(m: Machine, value: Sequence) -> Value:
         if last in value.placed:
             value.placed.discard(last)
         else:
-            m.unhook(_item_of(value.origin, last))
+            m.unhook(item_of(value.origin, last))
     m.changed(value)
     del value.items[last]
     return item

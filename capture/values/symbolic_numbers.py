@@ -389,21 +389,6 @@ def as_sequence(value: Value) -> Value:
     return value
 
 
-def joined_sizes(m: Machine, left: Value, right: Value) -> Value | None:
-    """left + right of a torch.Size with symbolic sizes and another tuple; else None."""
-    if not any(isinstance(v, Sequence) and v.cls is torch.Size for v in (left, right)):
-        return None
-    one, other = as_sequence(left), as_sequence(right)
-    if not isinstance(one, Sequence) or not isinstance(other, Sequence):
-        return None
-    if not {one.cls, other.cls} <= {tuple, torch.Size}:
-        return None
-    from .containers import sequence_items
-
-    items = sequence_items(m, one) + sequence_items(m, other)
-    return Sequence(items, type(one.cls() + other.cls()))
-
-
 def has_numbers(value: Value) -> bool:
     """Whether this is a sequence with an unbound number in it."""
     return isinstance(value, Sequence) and any(is_number(item) for item in value.items)

@@ -48,6 +48,8 @@ from .value import (
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
+# Items read of one list or tuple: each costs a guard and as many instructions.
+MOST_READ = 4096
 CONST_TYPES = frozenset(
     {
         type(None),
@@ -307,6 +309,31 @@ def shut_list(m: Machine, value: list[Any], source: Source) -> Sequence:
     return Sequence([], list, value, source=source, shut=size)
 
 
+def sequence_items(m: Machine, value: Sequence) -> list[Value]:
+    """All items, read."""
+    if value.source is not None and len(value.items) > MOST_READ:
+        raise Break("GB141", f"all {len(value.items)} items of a {value.cls.__name__}")
+    for index in range(len(value.items)):
+        sequence_item(m, value, index)
+    return value.items
+
+
+def sequence_item(m: Machine, value: Sequence, index: int) -> Value:
+    item = value.items[index]
+    if item is UNREAD:
+        # A moved item was read before (see `writable`): here index is the original position.
+        item = m.wrap(item_of(value.origin, index), Source("item", value.source, index))
+        value.items[index] = item
+    return item
+
+
+def item_of(origin: Any, index: int) -> Any:
+    """An item by the builtin's own method: a subclass may define another look-up."""
+    if is_kind(origin, list):
+        return list.__getitem__(origin, index)
+    return tuple.__getitem__(origin, index) if is_kind(origin, tuple) else origin[index]
+
+
 def _dict(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, type(value))
     if id(value) in m.guards.scopes:
@@ -361,8 +388,6 @@ def _partial(m: Machine, value: Any, source: Source) -> Value:
     func = m.wrap(value.func, Source("member", source, "func"))
     args = m.wrap(value.args, Source("member", source, "args"))
     keywords = m.wrap(value.keywords, Source("member", source, "keywords"))
-    from .containers import sequence_items
-
     assert isinstance(args, Sequence)
     assert isinstance(keywords, Dict)
     return Partial(func, tuple(sequence_items(m, args)), {}, (args, keywords), source=source)

@@ -311,7 +311,8 @@ COMMANDS = (
     ),
     Command(
         "codes",
-        "explain the codes in reports, errors and warnings: cause, cost, cure (what to do), example",
+        "explain the codes in reports, errors and warnings: cause, cost, cure (what to do),"
+        " example",
         _codes,
         False,
         _CODES,
