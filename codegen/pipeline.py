@@ -17,9 +17,11 @@ from ..ir.dataclass import dataclass, field
 from ..ir.graph.devices import gpus_of
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.pipeline import PassRecord, optimize
+from ..runtime import _native
 from ..runtime.errors import BuildError
 from ..runtime.events import observers
 from ..runtime.events.events import Fallback
+from ..runtime.executor import lower as executor
 from ..runtime.process import hardware
 from ..runtime.process.session import SESSION
 from ..runtime.store.store import Library
@@ -374,8 +376,6 @@ def _at_once(planned: _Planned, stored: bool = False) -> Compiled:
 
 def _finished(planned: _Planned, built: _Built) -> Compiled:
     """The program over loaded kernels."""
-    from ..runtime.executor.lower import load  # lazy: it loads the native extension
-
     made, graph, symbols, keep = planned.made, planned.graph, planned.symbols, built.library
     addresses = {} if keep is None else {n: keep.addresses[of] for n, of in symbols.items()}
     if planned.replaced is not None:
@@ -383,7 +383,7 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
     launches = {} if planned.gpu is None else planned.gpu.bound(built.gpu)
     records = _records(planned, built, launches)
     spec = spec_of(made, addresses, (keep, planned.replaced), planned.numbers, launches)
-    program: Program = load(spec)
+    program: Program = executor.load(spec)
     planned.clock.lap("load")
     distinct = len(set(symbols.values())) if keep else 0
     distinct += len(built.gpu)
@@ -413,13 +413,10 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
 
 def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
     """ATen's operators one by one, which the fused program replaces when its kernels are built."""
-    from ..runtime import _native
-    from ..runtime.executor.lower import load
-
     graph = planned.graph
     one_by_one = plan.plan(planned.better, fuse=False)
     spec = spec_of(one_by_one, {})
-    program: Program = load(spec)
+    program: Program = executor.load(spec)
     if not isinstance(program, _native.Program):  # a program of another type cannot be exchanged
         return _at_once(planned)
     owner, library = SESSION.owner, sum(isinstance(step, Node) for step in one_by_one.steps)

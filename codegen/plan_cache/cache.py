@@ -17,6 +17,7 @@ from typing import Any
 from ...ir.dataclass import dataclass
 from ...ir.graph.nodes import Graph
 from ...runtime.errors import BuildError, CheckError
+from ...runtime.executor import lower as executor
 from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
 from ...runtime.program.program import ProgramSpec
@@ -127,8 +128,6 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     """The graph's program from the kept plan; None if kernels would have to be built and `stored`
     forbids it, or if they cannot be built.
     """
-    from ...runtime.executor.lower import load  # lazy: it loads the native extension
-
     start = time.perf_counter()
     source, symbols = kept["source"], kept["symbols"]
     covers = tuple(line for _name, lines, _bytes in kept["kernels"] for line in lines)
@@ -151,7 +150,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     )
     records = _records(kept, keep is not None and keep.cached, gpu)
     rows, was = kept["steps"], {one.name: one.cached for one in records}
-    program = load(spec)
+    program = executor.load(spec)
     laps = {"build": built - start, "load": time.perf_counter() - built}
     return Compiled(
         graph,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -25,10 +24,8 @@ from . import memory
 from .arguments import Numbers
 from .body import Body, Writer
 from .dialect import TYPES
+from .renderer import TritonKernel, assemble, names
 from .tiling import Dim, Plan
-
-if TYPE_CHECKING:
-    from .renderer import TritonKernel
 
 LEAST = 16  # the smallest side of a block that `tl.dot` takes
 GROUP = 8  # rows of tiles whose programs run side by side, for the second-level cache
@@ -161,8 +158,6 @@ def render(
     BuildError: sizes that are expressions, a dtype without tensor cores or accumulators, an
     epilogue whose axes do not split where the product's do.
     """
-    from .renderer import assemble, names
-
     _check(product, nest)
     nests = (*product.nests, nest)
     places = pointers(product, nest)

@@ -21,7 +21,7 @@ from ..loops.loop_nest import Buffer, LoopNest
 from . import compiler
 from .arguments import Numbers
 from .body import Body, body_of
-from .dialect import TYPES, helpers_of
+from .dialect import HELPERS, TYPES, helpers_of
 from .tiling import Plan, Tiling, choices, plan_of
 
 # names that bodies use
@@ -146,8 +146,6 @@ def assemble(
 
 
 def _module(function: str) -> str:
-    from .dialect import HELPERS
-
     parts = [_HEADER]
     parts += [f"\n\n@triton.jit{HELPERS[name].rstrip()}\n" for name in helpers_of(function)]
     return "".join([*parts, "\n\n", function, "\n"])
@@ -181,7 +179,8 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **named)
         except compiler.Fault as fault:
-            from .cubins import error_of  # lazy: it imports the compile server
+            # loaded at the first fault: it imports the compile server
+            from .cubins import error_of
 
             raise error_of(fault) from fault.__cause__
 

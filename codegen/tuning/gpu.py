@@ -25,6 +25,7 @@ from ...ir.graph.interpreter import substitute
 from ...ir.graph.nodes import Meta, Node
 from ...ir.symbolic.expr import is_symbolic
 from ...runtime.errors import BuildError
+from ...runtime.executor import lower as executor
 from ...runtime.program.program import Aten, ProgramSpec, Slot, Step
 from ..build import cxx
 from ..loops import loop_nest
@@ -295,8 +296,6 @@ def _kernels(kernel: Kernel, way: Way) -> list[Kernel]:
 
 def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
     """A call of each way, over tensors of its own."""
-    from ...runtime.executor.lower import load  # lazy: it loads the native extension
-
     host, device = one.kernel.host, one.kernel.device
     every = [] if host is None else _operands(host)
     for launches in ways:
@@ -316,7 +315,7 @@ def _runs(one: Question, ways: Sequence[Launches]) -> list[Run]:
                 steps.append(Aten(host.target, args, kwargs, (tile,)))
             places = tuple(here[node] for node in matmul_fusion.given(kernel))
             steps += [part.step(places, device, ()) for part in on_device.parts]
-        program = load(ProgramSpec("way", len(nodes), tile + 1, tuple(steps), (0,)))
+        program = executor.load(ProgramSpec("way", len(nodes), tile + 1, tuple(steps), (0,)))
         runs.append(functools.partial(program, *tensors))
     return runs
 

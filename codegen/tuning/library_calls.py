@@ -23,6 +23,7 @@ import torch
 
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...runtime.errors import BuildError
+from ...runtime.executor import lower as executor
 from ..analysis import products
 from ..build import cxx
 from ..cpp import renderer
@@ -178,8 +179,6 @@ def _program(
     graph: Graph, node: Node, ours: bool, tensors: Sequence[torch.Tensor]
 ) -> Callable[[], Any]:
     """A call of the product's program."""
-    from ...runtime.executor.lower import load  # lazy: it loads the native extension
-
     addresses: dict[str, int] = {}
     keep: Any = None
     with answered({products.known_as(graph.nodes[0]): ours}):
@@ -190,5 +189,5 @@ def _program(
     if made.replaced:  # the replacement of the library's call on this machine
         keep = registry.load(made.replaced.values())
         addresses |= keep.addresses
-    program = load(spec_of(made, addresses, keep))
+    program = executor.load(spec_of(made, addresses, keep))
     return lambda: program(*tensors)

@@ -15,6 +15,7 @@ from ..codegen.programs.compiled import Compiled, Divided, Seen
 from ..ir.dataclass import dataclass
 from ..ir.graph.nodes import Graph
 from ..ir.graph.printing import calls_text, graph_text, place_text
+from ..ir.passes.pipeline import PASSES
 from ..runtime.events.observers import Published
 from ..runtime.report.report import Report
 from .bytecode_text import code_text, line_of
@@ -253,8 +254,6 @@ def _count(number: int, what: str, plural: str = "s") -> str:
 
 
 def _why() -> dict[str, str]:
-    from ..ir.passes.pipeline import PASSES
-
     found: dict[str, str] = {}
     for one in PASSES:
         found.setdefault(one.name, one.why)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 from ..location import Location
+from .interpreter import substitute
+from .layout import is_contiguous
 from .nodes import Call, Graph, Meta, Node, Ref
 
 SHORT = {
@@ -46,8 +48,6 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def type_text(meta: Any) -> str:
     """f32[64, 512], with strides if they are not row-major and the device if it is not the CPU."""
-    from .layout import is_contiguous
-
     if isinstance(meta, tuple):
         return "(" + ", ".join(type_text(item) for item in meta) + ")"
     if not isinstance(meta, Meta):
@@ -226,8 +226,6 @@ def to_fx(graph: Graph) -> Any:
     import operator
 
     import torch.fx
-
-    from .interpreter import substitute
 
     root = torch.nn.Module()
     made = torch.fx.Graph()

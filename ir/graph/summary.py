@@ -70,8 +70,8 @@ class Sketch:
         return self._text
 
     def _read(self) -> Iterable[SketchNode]:
-        from .effects import reads
-        from .printing import type_text
+        # loaded for a report: a first call needs neither
+        from . import effects, printing
 
         graph = self._graph
         assert graph is not None
@@ -79,8 +79,8 @@ class Sketch:
             yield SketchNode(
                 name=node.name,
                 op=str(node.target) if node.op == "call" else node.op,
-                type=type_text(node.meta),
-                inputs=tuple(dict.fromkeys(one.name for one in reads(node))),
+                type=printing.type_text(node.meta),
+                inputs=tuple(dict.fromkeys(one.name for one in effects.reads(node))),
                 step=self._steps.get(node.name, ""),
                 where=node.where,
             )

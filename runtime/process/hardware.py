@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from ...ir.dataclass import dataclass
+from .session import SESSION
 
 COMPILER_NAMES = ("g++", "clang++", "c++")
 
@@ -39,8 +40,6 @@ class Compiler:
 
 def find_compiler() -> Compiler | None:
     """The compiler of CXX if it exists, else the first of g++, clang++, c++ on PATH, else None."""
-    from .session import SESSION
-
     return _find_compiler(SESSION.options.cxx, os.environ.get("PATH", os.defpath))
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from ..errors import UnsupportedPython
+
 SUPPORTED = ((3, 11), (3, 12), (3, 13))
 
 
@@ -22,8 +24,6 @@ def require_supported(
         free_threaded = "t" in getattr(sys, "abiflags", "")
     if name == "cpython" and version[:2] in SUPPORTED and not free_threaded:
         return
-    from ..errors import UnsupportedPython
-
     words = ", ".join(f"3.{minor}" for _major, minor in SUPPORTED)
     found = f"{name} {'.'.join(map(str, version[:3]))}" + (
         " (free-threaded)" if free_threaded else ""
