@@ -71,7 +71,8 @@ def _joint_or_replayed(
     graph: Graph, level: str, background: bool, tune: bool, sink: bool
 ) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
-    from .training import compile_joint  # lazy: not every program is trained
+    # loaded at first use: not every program is trained
+    from .training import compile_joint
 
     if not isinstance(graph.joint, Joint):
         reason = graph.joint.reason if graph.joint else "a gradient is needed"
@@ -109,9 +110,7 @@ def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     except Exception as error:
         code, reason = _told(graph, error)
         SESSION.emit(Fallback(code=code, reason=reason))
-        from .pipeline import by_aten
-
-        return by_aten(graph)
+        return _pipeline().by_aten(graph)
 
 
 def _finish(
@@ -119,7 +118,8 @@ def _finish(
 ) -> None:
     """Wrap the program: a launch as a whole (`inner`: see `graphed`), and checks."""
     if sink and compiled.mode != "replay":
-        from .cuda_graphs import graphed  # lazy: few programs use it
+        # loaded at first use: few programs are launched as a whole
+        from .cuda_graphs import graphed
 
         compiled.program = graphed(compiled, graph, inner)
     if compiled.mode != "replay":
@@ -147,9 +147,14 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
         done = None
     if done is not None:
         return done
-    from .pipeline import programmed  # lazy: a kept plan needs nothing of it
+    return _pipeline().programmed(graph, level, background, tune, _told, key)
 
-    return programmed(graph, level, background, tune, _told, key)
+
+def _pipeline() -> Any:
+    # loaded for the first graph without a kept plan: 80 modules, which a kept plan does not need
+    from . import pipeline
+
+    return pipeline
 
 
 def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
@@ -157,9 +162,7 @@ def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
     if kept is None:
         return None
     if SESSION.options.check:
-        from .pipeline import verify
-
-        verify(graph, kept)
+        _pipeline().verify(graph, kept)
     return cache.loaded(graph, kept, stored=background)
 
 

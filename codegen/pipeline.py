@@ -178,8 +178,8 @@ class _Planned:
         """Take the schedules that are known to be the best. NotBuilt if others must be measured and
         `stored` forbids builds.
         """
-        from .tuning import cpu as tune  # lazy: only needed at O2
-        from .tuning import library_calls
+        # loaded at level O2 only
+        from .tuning import cpu, library_calls
 
         if self.gpu is not None:
             self.tune_gpu(stored)
@@ -191,20 +191,20 @@ class _Planned:
         if answers:
             with library_calls.answered(answers):
                 self.made = plan.plan(self.better, kinds=self.kinds)
-        self.asked = tune.recall(tune.questions(self.made), self.made, stored)
+        self.asked = cpu.recall(cpu.questions(self.made), self.made, stored)
         self.later = False
 
     def tune_gpu(self, stored: bool) -> None:
         """Tune the GPU kernels and the products with their epilogues; kernels on the CPU beside
         them stay as they are.
         """
-        from .schedule import gpu_kernels
-        from .tuning import gpu as tune_gpu
+        # loaded at level O2 only
+        from .tuning import gpu
 
         self.later = stored
-        made = tune_gpu.chosen(self.made, stored)
+        made = gpu.chosen(self.made, stored)
         if made is not self.made:
-            self.made, self.gpu = gpu_kernels.write(made)
+            self.made, self.gpu = _gpu_half().write(made)
         self.later = False
 
     def render(self) -> None:
@@ -212,9 +212,10 @@ class _Planned:
         if self.later:
             self.tune(stored=False)
         if self.asked:
-            from .tuning import cpu as tune
+            # loaded already, by `tune`
+            from .tuning import cpu
 
-            tune.measure(self.asked, self.made)
+            cpu.measure(self.asked, self.made)
             self.asked = []
             self.clock.lap("tune")
         nests = [kernel.nest for kernel in self.made.kernels if kernel.device.type == "cpu"]
@@ -242,11 +243,12 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
     if found and not against:
         kinds |= {"cuda"}
         if expect:
-            from .triton import cubins  # lazy: programs on the CPU do not need it
+            # loaded for graphs on GPUs only; before `_gpu_half`, so that its compilers start early
+            from .triton import cubins
 
             cubins.expect()
     if any("_backward" in str(node.target) for node in better.nodes if node.op == "call"):
-        # lazy: it fills the table of rules with some that few programs need
+        # loaded at first use: it fills the table of rules with some that few programs need
         from .lower import backward  # noqa: F401
     planned = _Planned(graph, clock, better, plan.plan(better, kinds=kinds), kinds=kinds)
     planned.passes = tuple(passes or ())
@@ -282,23 +284,19 @@ def _gpu_kernels(planned: _Planned, stored: bool) -> dict[str, Any]:
     """
     if planned.gpu is None or not planned.gpu.launches:
         return {}
-    from .schedule import gpu_kernels
-    from .triton import cubins
-
+    half = _gpu_half()
     found: dict[str, Any] = {}
-    for attempt in range(gpu_kernels.ATTEMPTS):
+    for attempt in range(half.ATTEMPTS):
         try:
-            found = gpu_kernels.load(planned.gpu, planned.graph.name, _covers(planned), stored)
+            found = half.load(planned.gpu, planned.graph.name, _covers(planned), stored)
             break
         except BuildError as error:
             if SESSION.options.check:
                 raise
-            one_by_one = (
-                isinstance(error, cubins.NotCompiled) and attempt + 1 < gpu_kernels.ATTEMPTS
-            )
-            if one_by_one:
-                made = gpu_kernels.refuse(planned.made, planned.gpu, error.failed)  # type: ignore[attr-defined]
-                _replan(planned, planned.kinds, made)
+            if isinstance(error, devices.NotCompiled) and attempt + 1 < half.ATTEMPTS:
+                _replan(
+                    planned, planned.kinds, half.refuse(planned.made, planned.gpu, error.failed)
+                )
             else:
                 _without_gpu(str(error).splitlines()[0])
                 _replan(planned, planned.kinds - {"cuda"})
@@ -341,13 +339,17 @@ def _replan(planned: _Planned, kinds: Kinds, made: plan.Plan | None = None) -> N
     _write_gpu(planned)
 
 
+def _gpu_half() -> Any:
+    # loaded for graphs on GPUs only
+    from .schedule import gpu_kernels
+
+    return gpu_kernels
+
+
 def _write_gpu(planned: _Planned) -> None:
     """Write the text of the kernels on GPUs, if the plan may have some."""
     if "cuda" in planned.kinds:
-        # lazy: programs on the CPU do not need it
-        from .schedule import gpu_kernels
-
-        planned.made, planned.gpu = gpu_kernels.write(planned.made)
+        planned.made, planned.gpu = _gpu_half().write(planned.made)
         planned.clock.lap("render_gpu")
 
 

@@ -17,7 +17,7 @@ import torch
 
 from .ir.dataclass import dataclass
 from .ir.location import Location
-from .jit import beginning, make_callable, options_of
+from .jit import beginning, lower, make_callable, options_of
 from .runtime.errors import UserError
 from .runtime.process.options import JitConfig
 
@@ -214,6 +214,4 @@ def _reset(self: Any) -> None:
 def _lower(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The stages of compiling a call with these arguments, without running it: see
     `graftjit.lower`."""
-    from .lowered.lower import lower
-
     return lower(self, *args, **kwargs)

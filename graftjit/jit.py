@@ -11,7 +11,6 @@ import inspect
 import sys
 import types
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -55,8 +54,6 @@ class JitFunction(_native.Callable):
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
         """The stages of compiling a call with these arguments, without running it: see
         `graftjit.lower`."""
-        from .lowered.lower import lower
-
         return lower(self, *args, **kwargs)
 
     def __reduce__(self) -> Any:
@@ -152,6 +149,7 @@ def _jit(fn: Any, config: JitConfig) -> Any:
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(_jit(fn.__func__, config))
     if isinstance(fn, torch.nn.Module):
+        # `compiled` imports this file
         from .compiled import compile as compile_module
 
         return compile_module(fn, config=config)
@@ -250,6 +248,7 @@ def _unit_of(target: Any) -> Any:
     if isinstance(target, (staticmethod, classmethod)):
         return _unit_of(target.__func__)
     if isinstance(target, torch.nn.Module):
+        # `compiled` imports this file
         from .compiled import compiled_state
 
         found = compiled_state(target)
@@ -322,6 +321,7 @@ def reset(target: Any = None) -> None:
 def wait(seconds: float | None = None) -> bool:
     """Wait until all builds deferred by `JitConfig(background=True)` are done. Returns False after
     `seconds`."""
+    # loaded at first use: a program without background builds needs nothing of codegen here
     from .codegen.build.background import BACKGROUND
 
     return BACKGROUND.wait(seconds)
@@ -344,9 +344,10 @@ def explain(target: Any, *args: Any, **kwargs: Any) -> Report:
 def lower(target: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The stages of compiling `target(*args, **kwargs)`, from the captured graph to kernels,
     replacement code and guards, as a `graftjit.lowered.lowered.Lowered`. The program is not run."""
-    from .lowered.lower import lower
+    # loaded at first use: few programs look at stages
+    from .lowered import lower as lowering
 
-    return lower(target, *args, **kwargs)
+    return lowering.lower(target, *args, **kwargs)
 
 
 def fresh_copy(target: Any) -> Any:
@@ -359,12 +360,7 @@ def fresh_copy(target: Any) -> Any:
         config = target.__func__._unit.config
         target = types.MethodType(target.__func__.__wrapped__, target.__self__)
     config = config.replace(background=False)
-    if isinstance(target, torch.nn.Module):
-        from .compiled import compile as compile_module
-
-        fresh: Callable[..., Any] = compile_module(target, config=config)
-    else:
-        fresh = _jit(target, config)
+    fresh = _jit(target, config)
     _unit_of(fresh)._unit.kin = None
     return fresh
 

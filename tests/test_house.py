@@ -18,6 +18,7 @@ LONGEST_FUNCTION = 60
 LONGEST_FILE = 620
 MOST_IN_A_FOLDER = 24
 LARGEST_CIRCLE = 4
+IMPORTS_INSIDE = 40  # inside functions: for what is loaded at first use, and for circles
 COLUMNS, OVER_COLUMNS = 100, 60  # so many lines may be longer: those with a pragma, and macros
 # Files that are longer, and how long they may be: each waits for the idea by which to part it.
 LONGER = {"ir/symbolic/expr.py": 680}
@@ -70,20 +71,22 @@ def test_lines_are_short() -> None:
     assert len(long) <= OVER_COLUMNS, long
 
 
+def _own_imports(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.ImportFrom, bool]]:
+    """The imports of files of graftjit, but those for type checkers, and whether each is inside a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield node, late
+        function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        yield from _own_imports(node, late or function)
+
+
 def _imported(name: str) -> set[str]:
     """The files of the same top-level folder that a file imports, in functions too, but not for type checkers."""
     path, room = ROOT / name, name.split("/")[0]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    free = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
     found = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in free:
-            continue
+    for node, _late in _own_imports(ast.parse(path.read_text(encoding="utf-8"))):
         package = ".".join(("root", *Path(name).parent.parts))
         try:
             base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
@@ -126,6 +129,21 @@ def test_circles_of_imports_are_small(room: str) -> None:
     edges = {name: _imported(name) for name in FILES if name.startswith(room + "/")}
     assert any(edges.values())
     assert [circle for circle in _circles(edges) if len(circle) > LARGEST_CIRCLE] == []
+
+
+def test_imports_inside_functions_are_few_and_say_why() -> None:
+    """The other imports stand at the top, where `import` itself shows a circle."""
+    found, silent = [], []
+    for name in FILES:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for node, late in _own_imports(ast.parse(text)):
+            if not late:
+                continue
+            found.append(f"{name}:{node.lineno}")
+            if not text.splitlines()[node.lineno - 2].strip().startswith("#"):
+                silent.append(found[-1])
+    assert len(found) <= IMPORTS_INSIDE, found
+    assert silent == [], "a comment above gives the reason"
 
 
 def test_no_text_has_the_marks_of_a_merge() -> None:

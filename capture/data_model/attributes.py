@@ -495,6 +495,7 @@ def _dict_of(m: Machine, value: Any) -> Value:
         if real is not None:
             return m.wrap(real, Source("dict", value.source, None))
     if isinstance(value, Instance):
+        # `instance_dicts` imports this file
         from .instance_dicts import dict_of
 
         return dict_of(m, value)

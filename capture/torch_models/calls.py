@@ -215,6 +215,7 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
 
 
 def _by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    # `function_modes` imports this file
     from .function_modes import handled
 
     return handled(m, fn, args, kwargs)
@@ -424,6 +425,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if name == "data":
         return call_torch(m, _GETTERS[name], [value], {}) if _no_grad(value) else _refuse(name)
     if name == "grad":
+        # `backward` imports this file
         from . import backward
 
         return backward.read(m, value)
@@ -495,6 +497,7 @@ def call_tensor_method(
     if type(method) is types.FunctionType and not _is_torchs_own(method):
         raise Break("GB102", f"Tensor.{name}()")
     if name == "backward":
+        # `backward` imports this file
         from . import backward
 
         return backward.backward(m, value, args, kwargs)

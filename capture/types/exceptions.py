@@ -52,6 +52,7 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
     cls = fn.value
     base = c_base(cls)
     if cls in (ExceptionGroup, BaseExceptionGroup) and not kwargs:
+        # `exception_groups` imports this file
         from .exception_groups import make_group
 
         return make_group(m, cls, args)
@@ -269,6 +270,7 @@ def c_method(m: Machine, value: Value, name: str, args: list[Value]) -> Value:
         m.heap.overlay[value]["__traceback__"] = NONE
         return value
     if is_group(value):
+        # `exception_groups` imports this file
         from .exception_groups import group_method
 
         return group_method(m, value, name, args)

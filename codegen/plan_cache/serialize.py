@@ -23,6 +23,7 @@ from ...ir.dataclass import dataclass, field
 # The two files below define operators of graftjit that a plan may name.
 from ...ir.passes import defer_writes  # noqa: F401
 from ...ir.trace import autocast_cache  # noqa: F401
+from ...runtime.process import hardware
 from ...runtime.program import fallback_tape, program
 from ...runtime.program.program import DeviceLaunch, Launch, ProgramSpec
 from .key import OPERATORS, NotKept
@@ -149,10 +150,10 @@ class General:
     device: torch.device
 
     def __call__(self) -> tuple[int, int]:
+        # loaded already, by the launch that asks for the kernel
         from ...runtime.cuda import driver
-        from ...runtime.process import hardware as device
 
-        found = device.gpu(self.device).capability
+        found = hardware.gpu(self.device).capability
         left = tuple([at for at in self.text.aligned if at not in self.aligned])
         kernel = replace(self.text, aligned=left)
         made = load_kernels({"": kernel}, {"": 10 * found[0] + found[1]}, kernel.name, (), False)[
@@ -174,7 +175,8 @@ def load_kernels(
 
     Raises BuildError, or NotBuilt if a kernel would have to be built and `stored` forbids it.
     """
-    from ..triton import cubins  # lazy: it starts compilers
+    # loaded for plans with kernels on GPUs only
+    from ..triton import cubins
 
     found: dict[str, Any] = {}
     for capability in sorted(set(capabilities.values())):

@@ -239,7 +239,8 @@ class _Writer:
         """The launches of one planned kernel; buffers between them are in the workspace while they
         run.
         """
-        from ..triton.matmul_fusion import given  # lazy: programs on the CPU do not need it
+        # loaded already, with the kernels on GPUs
+        from ..triton.matmul_fusion import given
 
         launches, device = self.launches[kernel.nest.name], kernel.device
         slots = tuple(self.slot(node) for node in given(kernel))

@@ -220,7 +220,8 @@ def _epilogues(draft: Draft) -> None:
 def _prologues(draft: Draft) -> None:
     made, task = draft.plan, draft.task
     if task.hosts:
-        from ..triton.prologue import absorbed  # lazy: programs on the CPU do not need it
+        # loaded for graphs with products on GPUs only
+        from ..triton.prologue import absorbed
 
         made.steps, made.follows = absorbed(made.steps, made.follows, draft.flow, task.hosts)
 

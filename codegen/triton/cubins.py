@@ -29,6 +29,7 @@ from ...runtime.store.kernel_file import Name
 from ..build import cxx
 from . import compile_client
 from .compiler import Fault, options_of
+from .devices import NotCompiled, error_of
 
 # kernels that stay loaded without a program, for functions that are compiled again and again
 KEPT = 256
@@ -82,14 +83,6 @@ class Loaded:
     bytes: int
     registers: int = -1
     stack: int = -1
-
-
-class NotCompiled(BuildError):
-    """Some kernels of a graph could not be compiled: `failed` has name -> why. The others are in
-    the store.
-    """
-
-    failed: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +298,3 @@ def _finished(file: Name, name: str, answer: Any, capability: int) -> Loaded:
     digest = kernel_file.digest_of(data)
     SESSION.store.publish(Name(file.key, file.machine, file.compiler, digest, file.kind), data)
     return _in_driver(file, facts, cubin, cached=False)
-
-
-def error_of(fault: Fault) -> BuildError:
-    """The BuildError for a fault."""
-    return BuildError(fault.what, expected=fault.expected, found=fault.found, todo=fault.todo)

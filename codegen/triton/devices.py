@@ -1,4 +1,4 @@
-"""The GPUs of a graph, and the reasons why they cannot have kernels.
+"""The GPUs of a graph, the reasons why they cannot have kernels, and the errors of kernels.
 
 This is used before a plan is looked up or made, so this file plans nothing and imports no triton:
 it only reads triton's version.
@@ -6,12 +6,30 @@ it only reads triton's version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
+from ...runtime.errors import BuildError
 from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
+
+if TYPE_CHECKING:
+    from .compiler import Fault
+
+
+class NotCompiled(BuildError):
+    """Some kernels of a graph could not be compiled: `failed` has name -> why. The others are in
+    the store.
+    """
+
+    failed: Mapping[str, str] = {}
+
+
+def error_of(fault: Fault) -> BuildError:
+    """The BuildError for a fault."""
+    return BuildError(fault.what, expected=fault.expected, found=fault.found, todo=fault.todo)
 
 
 def why_not(gpus: Iterable[torch.device]) -> str:
@@ -21,7 +39,8 @@ def why_not(gpus: Iterable[torch.device]) -> str:
         return "triton is not installed"
     if version and _numbers(version) < hardware.OLDEST_TRITON:
         return f"triton {version} is older than {'.'.join(map(str, hardware.OLDEST_TRITON))}"
-    from ...runtime.cuda import driver  # lazy: only needed with a GPU
+    # loaded for graphs on GPUs only
+    from ...runtime.cuda import driver
 
     reason: str = driver.available()
     if reason:

@@ -21,6 +21,7 @@ from ..loops.loop_nest import Buffer, LoopNest
 from . import compiler
 from .arguments import Numbers
 from .body import Body, body_of
+from .devices import error_of
 from .dialect import HELPERS, TYPES, helpers_of
 from .tiling import Plan, Tiling, choices, plan_of
 
@@ -179,9 +180,6 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **named)
         except compiler.Fault as fault:
-            # loaded at the first fault: it imports the compile server
-            from .cubins import error_of
-
             raise error_of(fault) from fault.__cause__
 
     return call

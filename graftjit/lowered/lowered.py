@@ -15,6 +15,7 @@ from typing import Any
 from ..ir.dataclass import dataclass, field
 from ..ir.graph.nodes import Graph
 from ..runtime.errors import UserError
+from .cost import Cost, cost_of
 
 
 @dataclass(slots=True, eq=False)
@@ -178,11 +179,9 @@ class Lowered:
             return str(self[stage].text())
         return "\n\n".join(f"=== {part.name}\n{part.text(stage)}" for part in parts)
 
-    def cost(self) -> Any:
+    def cost(self) -> Cost:
         """Operations and bytes of the programs, by kernel, library call and line, as a
         `graftjit.lowered.cost.Cost`."""
-        from .cost import cost_of
-
         return cost_of(part.made for part in self.parts if part.made)
 
     def run(self) -> Lowered:

@@ -115,6 +115,7 @@ def _compiled(construct: Any) -> Any:
     memo = function.__dict__.get(_MEMO)
     # functools.wraps copies __dict__, so the memo contains the function it was made for.
     if memo is None or memo[0] is not function or memo[1] != config:
+        # `jit` imports this file
         from ..jit import jit
 
         memo = (function, config, jit(function, config=config))

@@ -173,18 +173,19 @@ class Graph:
 
     def text(self) -> str:
         """The ATen level as typed Python."""
-        from .printing import graph_text
-
-        return graph_text(self)
+        return _printing().graph_text(self)
 
     def calls_text(self) -> str:
         """The torch level as Python."""
-        from .printing import calls_text
-
-        return calls_text(self)
+        return _printing().calls_text(self)
 
     def to_fx(self) -> Any:
         """The ATen level as a torch.fx.GraphModule."""
-        from .printing import to_fx
+        return _printing().to_fx(self)
 
-        return to_fx(self)
+
+def _printing() -> Any:
+    # `printing` imports this file
+    from . import printing
+
+    return printing

@@ -29,6 +29,7 @@ def prepare(spec: ProgramSpec) -> None:
     launches = [step for step in spec.steps if isinstance(step, DeviceLaunch)]
     if not launches:
         return
+    # loaded for programs with launches on GPUs only
     from .driver import DRIVER
 
     for step in launches:
@@ -108,6 +109,7 @@ def _real(number: Any) -> Any:
 
 def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
     """The launch through ctypes."""
+    # loaded already, by `prepare`
     from .driver import DRIVER
 
     others: list[DeviceLaunch] = []  # the launch of the general kernel, after its first use

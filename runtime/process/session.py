@@ -69,6 +69,7 @@ class Session:
     def store(self) -> KernelStore:
         with self._lock:
             if self._store is None:
+                # `store` imports this file
                 from ..store.store import KernelStore
 
                 self._store = KernelStore(self.options.cache_dir, self.options.cache_mib << 20)
@@ -132,6 +133,7 @@ class Session:
         self.emit(events.Warned(code=code, text=text))
 
     def _write_trace(self, event: events.Event) -> None:
+        # loaded at first use: few processes write a trace
         from ..events.trace_writer import TraceFile
 
         with self._lock:
