@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass
-from ..runtime.guards.mirror import (
-    FrameView,
-    Reader,
-    explain_failure,
-    failure_code,
-    mirror,
-    subject_of,
-)
-from ..runtime.guards.rows import Row
+from . import lazy_modules as lazy
+
+if TYPE_CHECKING:
+    from ..runtime.guards.mirror import FrameView
+    from ..runtime.guards.rows import Row
 
 # So many useless evicted entries raise the number of times that a combination must be met.
 PATIENCE = 32
@@ -56,7 +52,7 @@ class Change:
 
     @property
     def source(self) -> str:
-        return subject_of(self.row)
+        return lazy.mirror.subject_of(self.row)
 
 
 def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
@@ -64,7 +60,7 @@ def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
     nearest: tuple[int, Row] | None = None
     failed = []
     for entry in entries[: -_COMPARED - 1 : -1]:
-        index = mirror(entry.rows, view)
+        index = lazy.mirror.mirror(entry.rows, view)
         if index >= 0:
             failed.append((entry, entry.rows[index]))
         if index >= 0 and (nearest is None or index > nearest[0]):
@@ -72,10 +68,10 @@ def change_of(entries: tuple[Any, ...], view: FrameView) -> Change | None:
     if nearest is None:
         return None
     row = nearest[1]
-    now, before = explain_failure(row, view)
-    value = Reader(view)(row.source) if row.kind in _BY_IDENTITY else None
+    now, before = lazy.mirror.explain_failure(row, view)
+    value = lazy.mirror.Reader(view)(row.source) if row.kind in _BY_IDENTITY else None
     subject = type(value) if row.kind == "type" else value
-    return Change(row, failure_code(row, view), now, before, subject, tuple(failed))
+    return Change(row, lazy.mirror.failure_code(row, view), now, before, subject, tuple(failed))
 
 
 @dataclass(slots=True)

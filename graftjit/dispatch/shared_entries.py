@@ -19,23 +19,25 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass, field
 from ..runtime import _native
 from ..runtime.events import events
-from ..runtime.guards.compiler import compile_rows
-from ..runtime.guards.dynamic_sizes import Variation
-from ..runtime.guards.mirror import FrameView, mirror
-from ..runtime.guards.rows import Row
-from ..runtime.guards.sources import Source
 from ..runtime.guards.weak_ref import Weak
 from ..runtime.guards.weak_rows import module_of
 from ..runtime.process.options import JitConfig
 from ..runtime.process.session import SESSION
 from ..runtime.report.timings import Followed
 from ..runtime.weak_callbacks import until_exit
+from . import lazy_modules as lazy
 from .reachability import keeps_program_alive
+
+if TYPE_CHECKING:
+    from ..runtime.guards.dynamic_sizes import Variation
+    from ..runtime.guards.mirror import FrameView
+    from ..runtime.guards.rows import Row
+    from ..runtime.guards.sources import Source
 
 _Key = tuple[int, int, JitConfig]
 # Resume functions that replacement code calls: the arguments (target, stack, bound) of
@@ -74,7 +76,7 @@ class Recipe:
         """A new entry, whose guards remember nothing yet. `lost`: called when an object it was made
         for dies (None: that is already handled). `target`: replacement code with the entry's own
         resume functions."""
-        guards = compile_rows(self.rows, self.inputs, code)
+        guards = lazy.compiler.compile_rows(self.rows, self.inputs, code)
         made = _native.Entry(
             self.kind,
             guards,
@@ -143,7 +145,7 @@ class Place:
         fewer breaks first, then the newest."""
         mine = {id(entry.data.recipe) for entry in known if type(entry.data) is Made}
         for recipe in sorted(self.recipes, key=_loss):
-            if id(recipe) not in mine and mirror(recipe.rows, view) < 0:
+            if id(recipe) not in mine and lazy.mirror.mirror(recipe.rows, view) < 0:
                 return recipe
         return None
 

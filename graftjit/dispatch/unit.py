@@ -23,18 +23,17 @@ from torch.utils._device import DeviceContext
 from ..runtime import _native
 from ..runtime.errors import Begun, BreakError, CheckError, GraftError, InternalError
 from ..runtime.events import events, observers, progress
-from ..runtime.guards.compiler import compile_rows
+from ..runtime.guards import weak_rows
 from ..runtime.guards.dynamic_sizes import Variation
 from ..runtime.guards.interpreter_state import State, snapshot
-from ..runtime.guards.mirror import FrameView, Reader, check_verdict, explain_failure, mirror
 from ..runtime.guards.weak_ref import Living
-from ..runtime.guards.weak_rows import hold_weakly
 from ..runtime.process import beside, faults, own_builtins
 from ..runtime.process.options import JitConfig, number_of
 from ..runtime.process.own_modules import KEEPER
 from ..runtime.process.session import SESSION
 from ..runtime.report import timings
 from ..runtime.weak_callbacks import until_exit
+from . import lazy_modules as lazy
 from . import unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Room, change_of
@@ -44,6 +43,7 @@ from .unit_events import place_of
 if TYPE_CHECKING:
     from ..capture.capture import BreakRecord, Capture
     from ..ir.graph.nodes import Graph
+    from ..runtime.guards.mirror import FrameView
 
 ATTEMPTS = 3  # attempts at one frame that other threads change meanwhile
 
@@ -248,17 +248,16 @@ class Unit:
         self, state: Any, code: types.CodeType, view: FrameView, change: Change | None
     ) -> Any:
         """Capture, evict, publish."""
-        # loaded at the first miss: 100 modules, 30 ms
-        from ..capture.capture import FrameInput, capture
-
         values, varied = tuple(view.locals_vector), self._varied(state, view)
-        frame = FrameInput(
+        frame = lazy.capture.FrameInput(
             code, values, view.globals, view.closure, varied, self.config.claims_compiling
         )
         started, self._compiling = time.perf_counter(), 0.0
         resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
         with progress.told(f"compiling {self.name}"):
-            made = capture(frame, self._backend, resumes, _native.call_in_extent, self._strict)
+            made = lazy.capture.capture(
+                frame, self._backend, resumes, _native.call_in_extent, self._strict
+            )
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
         self._check_own_frame(made, view)
@@ -270,11 +269,11 @@ class Unit:
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:
         """Check that the guards hold for their own frame, unless another thread has changed it."""
-        index = mirror(made.rows, view)
+        index = lazy.mirror.mirror(made.rows, view)
         if index < 0:
             return
         row = made.rows[index]
-        now, before = explain_failure(row, view)
+        now, before = lazy.mirror.explain_failure(row, view)
         if other_threads():
             raise Changing(f"{row.source or row.kind} was changed by another thread meanwhile")
         raise CheckError(
@@ -291,7 +290,7 @@ class Unit:
         known = [entry.rows for entry in state.entries]
         if shared:
             known += [recipe.rows for recipe in holder.recipes]
-        varied.observe(known, Reader(view))
+        varied.observe(known, lazy.mirror.Reader(view))
         return varied
 
     def _publish(
@@ -305,7 +304,7 @@ class Unit:
         """Make the entry, emit its events, and publish it to calls and to kin."""
         started = time.perf_counter()
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin)))
-        rows, inputs, held = hold_weakly(made.rows, made.inputs, lost)
+        rows, inputs, held = weak_rows.hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
         unit_events.resumed(resumes.made, made.breaks)
         recipe = Recipe(
@@ -353,25 +352,20 @@ class Unit:
     def _backend(self, graph: Graph) -> Any:
         """The graph's program: the native program itself where there is one, so that a hit runs no
         Python between guards and kernels."""
-        # loaded at the first graph: some frames have none
-        from ..codegen.backend import compile_graph
-
         started = time.perf_counter()
         try:
             progress.detail(f"kernels for {len(graph.nodes)} operators")
             # A default device must affect only the program's own tensors.
             with torch._C.DisableTorchFunction():
-                return compile_graph(graph, self.config).program
+                return lazy.backend.compile_graph(graph, self.config).program
         finally:
             self._compiling += time.perf_counter() - started
 
     def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
         """A function that makes resume callables over these globals. The same place, stack and set
         of names give the same callable."""
-        # loaded with `capture`, at the first miss
-        from ..capture.emit import ahead, resume
 
-        def callable_at(
+        def resume(
             code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
         ) -> Any:
             first = first_state(state)
@@ -379,14 +373,14 @@ class Unit:
             of, found = first.resumes.get(key, (None, None))
             # An id may be reused.
             if found is None or of() is not code:
-                made = resume.resume_code(code, target, stack, bound)
+                made = lazy.resume.resume_code(code, target, stack, bound)
                 # A loop reaches the same place through a resume function of a resume function. The
                 # code is then equal, and one state serves both.
                 equal = (made, id(scope), stack, bound)
                 found = first.resumes.get(equal)
                 if found is None:
                     own = self.state_for(made, origin=first)
-                    own.span = ahead.lines_from(code, target)
+                    own.span = lazy.ahead.lines_from(code, target)
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
                     found = _native.Callable(function, own, resume=True)
@@ -394,7 +388,7 @@ class Unit:
                 first.resumes[key] = weakref.ref(code), found
             return _native.Tail(found)
 
-        return callable_at
+        return resume
 
     def _strict(self, record: BreakRecord) -> None:
         if not self.config.strict or record.code == "PL204":
@@ -472,7 +466,7 @@ class Changing(Exception):
 def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any:
     """The entry that another thread made while this one waited, if it matches this call."""
     fresh = [entry for entry in state.entries if entry not in before]
-    return next((entry for entry in fresh if mirror(entry.rows, view) < 0), None)
+    return next((entry for entry in fresh if lazy.mirror.mirror(entry.rows, view) < 0), None)
 
 
 def first_state(state: Any) -> Any:
@@ -535,7 +529,9 @@ def _too_many(room: Room, change: Change | None) -> str:
 
 def _leave_plain(state: Any) -> Any:
     """Add an entry without guards that runs the original code."""
-    entry = _native.Entry("plain", compile_rows([], [], state.code), None, None, rows=[])
+    entry = _native.Entry(
+        "plain", lazy.compiler.compile_rows([], [], state.code), None, None, rows=[]
+    )
     state.add(entry)
     return entry
 
@@ -543,7 +539,7 @@ def _leave_plain(state: Any) -> Any:
 def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:
     found = scope.get("__builtins__", builtins)
     names = found.__dict__ if isinstance(found, types.ModuleType) else found
-    return FrameView(code, values, scope, names, closure)
+    return lazy.mirror.FrameView(code, values, scope, names, closure)
 
 
 def _refused() -> tuple[str, str] | None:
@@ -579,7 +575,7 @@ def check(
     view = _view(state.code, values, scope, closure)
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return check_verdict(entry.rows, view, verdict)
+            return lazy.mirror.check_verdict(entry.rows, view, verdict)
         except CheckError:
             # Another thread may have changed the values between the two checks.
             if attempt == ATTEMPTS or not other_threads():

@@ -15,20 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
 from ..runtime.events import events
-from ..runtime.guards.mirror import (
-    FrameView,
-    explain_failure,
-    failure_code,
-    guard_lines,
-    subject_of,
-)
 from ..runtime.process import faults
 from ..runtime.process.session import SESSION
 from ..runtime.report import timings
+from . import lazy_modules as lazy
 from .shared_entries import Made
 
 if TYPE_CHECKING:
     from ..capture.capture import Capture
+    from ..runtime.guards.mirror import FrameView
     from .eviction import Change
 
 
@@ -108,7 +103,7 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
             graphs=int(graph is not None),
             nodes=sum(node.op == "call" for node in graph.nodes) if graph else 0,
             calls=len(graph.calls) if graph else 0,
-            guards=_guards(state, guard_lines(made.rows)),
+            guards=_guards(state, lazy.mirror.guard_lines(made.rows)),
             claimed=made.claimed,
             seconds=tuple(seconds.items()),
             where=where,
@@ -121,12 +116,12 @@ def recompiled(state: Any, change: Change, view: FrameView) -> None:
     guards of the others."""
     failed = []
     for entry, row in change.failed:
-        now, before = explain_failure(row, view)
+        now, before = lazy.mirror.explain_failure(row, view)
         failed.append(
             events.GuardFailed(
                 entry=number_of(entry),
-                code=failure_code(row, view),
-                source=named(state, subject_of(row)),
+                code=lazy.mirror.failure_code(row, view),
+                source=named(state, lazy.mirror.subject_of(row)),
                 now=now,
                 before=before,
             )

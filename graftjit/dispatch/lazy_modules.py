@@ -1,0 +1,37 @@
+"""The modules that only misses need, each imported when a miss first reads its name here.
+
+`import graftjit` imports this package. With what they import, these modules are 180 more. Already
+the guards' two would make the collector walk all of torch's objects during the import (0.1 s).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..capture import capture
+    from ..capture.emit import ahead, resume
+    from ..codegen import backend
+    from ..runtime.guards import compiler, mirror
+
+__all__ = ["ahead", "backend", "capture", "compiler", "mirror", "resume"]
+
+_PLACES = {
+    "ahead": "..capture.emit.ahead",
+    "backend": "..codegen.backend",
+    "capture": "..capture.capture",
+    "compiler": "..runtime.guards.compiler",
+    "mirror": "..runtime.guards.mirror",
+    "resume": "..capture.emit.resume",
+}
+
+# Not for type checkers, which report names that are not imported above.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> ModuleType:
+        if name not in _PLACES:
+            raise AttributeError(name)
+        module = globals()[name] = import_module(_PLACES[name], __package__)
+        return module
