@@ -99,8 +99,8 @@ class _NestBuilder:
                 where_first = self.to_axes(self.unit.where[node])
             else:
                 where_first = where
-            found = self.fusion.rules[node].build(At(self.builder, node, where_first))
-            known = self.results[key] = found if isinstance(found, tuple) else (found,)
+            known = self.fusion.rules[node].results(At(self.builder, node, where_first))
+            self.results[key] = known
         return known
 
     def fetch(self, node: Node, where: Map, guard: tuple[int, ...]) -> int:
@@ -164,7 +164,7 @@ class _NestBuilder:
         else:
             copied = self.memory(below[0])
         scatter = loop_nest.Scatter(offset, how, filled, copied)
-        return value, Index(index.strides, index.offset), scatter
+        return value.number, Index(index.strides, index.offset), scatter
 
     def left_out(self, node: Node) -> bool:
         """Whether a member that may raise would not run, because none of its elements is used."""

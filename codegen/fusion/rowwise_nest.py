@@ -138,7 +138,7 @@ class _RowNest:
         source = self.fusion.source(node)
         if self.fusion._inlined(source):
             made = tuple(_constant(0) for _ in source.meta.shape)
-            return int(self.fusion.rules[source].build(At(self.builder, source, made)))
+            return self.fusion.rules[source].results(At(self.builder, source, made))[0]
         if source not in self.unit.where:
             return self.load(node, where)
         column = self.column(node, where)
@@ -226,8 +226,7 @@ class _RowNest:
                 place = tuple(forms[dim].offset for dim in dims)
                 for number, dim in enumerate(dims):
                     forms[dim] = affine.axis_form(1 + number, _AXES)
-            made = rule.build(At(self.builder, call, tuple(forms)))
-            values = made if isinstance(made, tuple) else (made,)
+            values = rule.results(At(self.builder, call, tuple(forms)))
             if place:
                 values = tuple(self.builder.at(number, place) for number in values)
             found[column] = values

@@ -1,8 +1,9 @@
 """The builder of a nest's values, and `At`, the view that a lowering rule has of its node.
 
-A rule is a function of an `At` (one node at one position of the iteration). It returns the number
-of a value, or a tuple of numbers for an operator with several results. The other files of this
-package fill `RULES`. `fuse` uses `rule_for` to find out whether a node can be part of a kernel.
+A rule is a function of an `At` (one node at one position of the iteration). It returns a `Scalar`,
+or a tuple of them for an operator with several results: `Rule.results` casts each to the dtype of
+its result. The other files of this package fill `RULES`. `fuse` uses `rule_for` to find out whether
+a node can be part of a kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import surely
 from ..loops.loop_nest import Index, Value
+from ..loops.operators import OPS
 
 Element = Callable[[Node, Map], int]
 Fetch = Callable[[Node, Map, tuple[int, ...]], int]
@@ -175,6 +177,95 @@ def opmath(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
+def _operator(op: str) -> Callable[[Scalar, Any], Scalar]:
+    return lambda left, right: left.apply(op, right)
+
+
+def _reflected(op: str) -> Callable[[Scalar, Any], Scalar]:
+    return lambda right, left: right.const(left).apply(op, right)
+
+
+class Scalar:
+    """A value of a nest while it is made: `x * y + 1.0` adds a product, a constant and a sum.
+
+    The operators of `loops.operators.OPS` are methods (`x.exp()`, `a.maximum(b)`, `a.fma(b, c)`);
+    those of arithmetic, comparison and bits are Python's, too. A number beside a value becomes a
+    constant of the value's dtype. Operands are added before their operator, from left to right.
+    """
+
+    __slots__ = ("builder", "number")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, builder: Builder, number: int) -> None:
+        self.builder, self.number = builder, number
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.builder.dtype(self.number)
+
+    def const(self, number: Any) -> Scalar:
+        """A constant of this value's dtype."""
+        return Scalar(self.builder, self.builder.const(number, self.dtype))
+
+    def apply(self, op: str, *others: Any) -> Scalar:
+        numbers = [(o if isinstance(o, Scalar) else self.const(o)).number for o in others]
+        return Scalar(self.builder, self.builder.apply(op, self.number, *numbers))
+
+    def __getattr__(self, op: str) -> Callable[..., Scalar]:
+        if op not in OPS:
+            raise AttributeError(op)
+        return functools.partial(self.apply, op)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a value is known only when the kernel runs")
+
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __and__, __or__ = _operator("and"), _operator("or")
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("lt", "le", "gt", "ge"))
+    __eq__, __ne__ = map(_operator, ("eq", "ne"))  # type: ignore[assignment]
+
+    def __neg__(self) -> Scalar:
+        return self.apply("neg")
+
+    def __abs__(self) -> Scalar:
+        return self.apply("abs")
+
+    def __invert__(self) -> Scalar:
+        return self.apply("not")
+
+    def where(self, value: Any, other: Any) -> Scalar:
+        """`value` where this bool holds, elsewhere `other`. At most one of them is a number."""
+        typed = value if isinstance(value, Scalar) else other
+        picked = (v if isinstance(v, Scalar) else typed.const(v) for v in (value, other))
+        return self.apply("where", *picked)
+
+    def to(self, dtype: torch.dtype) -> Scalar:
+        return Scalar(self.builder, self.builder.cast(self.number, dtype))
+
+    def reduce(self, kind: str, dtype: torch.dtype | None = None) -> Scalar:
+        return Scalar(self.builder, self.builder.reduce(kind, self.number, dtype))
+
+    def scan(self, kind: str) -> Scalar:
+        return Scalar(self.builder, self.builder.scan(kind, self.number))
+
+    def checked(self, low: Any, high: Any) -> Scalar:
+        """This int64, which must be in [low, high): see `Builder.checked`."""
+        return Scalar(self.builder, self.builder.checked(self.number, low, high))
+
+
+def argument(node: Node, position: int, name: str = "", default: Any = None) -> Any:
+    """An argument by position or keyword."""
+    return node.args[position] if position < len(node.args) else node.kwargs.get(name, default)
+
+
+def first_meta(node: Node) -> Meta:
+    """The metadata of the (first) result."""
+    return node.meta if isinstance(node.meta, Meta) else node.meta[0]
+
+
 @dataclass(slots=True)
 class At:
     """One node at one position: `where` is the map of its (first) result."""
@@ -185,8 +276,7 @@ class At:
 
     @property
     def meta(self) -> Meta:
-        meta = self.node.meta
-        return meta if isinstance(meta, Meta) else meta[0]
+        return first_meta(self.node)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -198,46 +288,54 @@ class At:
 
     def arg(self, position: int, name: str = "", default: Any = None) -> Any:
         """An argument by position or keyword."""
-        if position < len(self.node.args):
-            return self.node.args[position]
-        return self.node.kwargs.get(name, default)
+        return argument(self.node, position, name, default)
 
-    def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> int:
+    def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> Scalar:
         """An operand's element (or a number) as `dtype`, first rounded to `through`."""
-        builder = self.builder
-        if isinstance(operand, Node):
-            where = affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
-            number = builder.element(operand, where)
-            if through is not None:
-                number = builder.cast(number, through)
-            return builder.cast(number, dtype)
-        if through is not None and through != dtype:
-            return builder.cast(builder.const(operand, through), dtype)
-        return builder.const(operand, dtype)
+        if not isinstance(operand, Node):
+            return self.const(operand, through or dtype).to(dtype)
+        found = self.full(
+            operand, affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
+        )
+        return found.to(through or dtype).to(dtype)
 
-    def full(self, operand: Node, where: Map) -> int:
+    def full(self, operand: Node, where: Map) -> Scalar:
         """An operand's element at the given map."""
-        return self.builder.element(operand, where)
+        return Scalar(self.builder, self.builder.element(operand, where))
 
-    def fetch(self, operand: Node, where: Map, *guard: int) -> int:
+    def fetch(self, operand: Node, where: Map, *guard: Scalar) -> Scalar:
         """The element of a `Rule.far` operand at the given map. `guard`: (bool value, value where
         that is false).
         """
-        return self.builder.fetch(operand, where, guard)
+        numbers = tuple(value.number for value in guard)
+        return Scalar(self.builder, self.builder.fetch(operand, where, numbers))
 
-    def place(self, index: int) -> Index:
+    def place(self, index: Scalar) -> Index:
         """The form that equals an int64 value."""
-        return affine.at_value(index, len(self.builder.axes))
+        return affine.at_value(index.number, len(self.builder.axes))
 
-    def apply(self, op: str, *args: int) -> int:
-        return self.builder.apply(op, *args)
+    def index(self, form: Index, dtype: torch.dtype = torch.int64) -> Scalar:
+        """The value of a form: see `Builder.index`."""
+        return Scalar(self.builder, self.builder.index(form, dtype))
 
-    def const(self, number: Any, dtype: torch.dtype | None = None) -> int:
-        return self.builder.const(number, dtype or self.math)
+    def inside(self, *bounds: tuple[Index, Any, Any]) -> Scalar:
+        """A bool: whether each form is in its [low, high)."""
+        return Scalar(self.builder, self.builder.inside(*bounds))
 
-    def done(self, number: int, dtype: torch.dtype | None = None) -> int:
-        """A result, in the node's own dtype."""
-        return self.builder.cast(number, dtype or self.dtype)
+    def const(self, number: Any, dtype: torch.dtype | None = None) -> Scalar:
+        return Scalar(self.builder, self.builder.const(number, dtype or self.math))
+
+    def reduce(self, kind: str, value: Scalar, dtype: torch.dtype | None = None) -> Scalar:
+        return value.reduce(kind, dtype)
+
+    def scan(self, kind: str, value: Scalar) -> Scalar:
+        return value.scan(kind)
+
+    def apply(self, op: str, *args: Scalar) -> Scalar:
+        return args[0].apply(op, *args[1:])
+
+    def done(self, number: Scalar, dtype: torch.dtype | None = None) -> Scalar:
+        return number.to(dtype or self.dtype)
 
 
 Dims = Callable[[Node], tuple[Node, tuple[int, ...], bool] | None]
@@ -285,6 +383,13 @@ class Rule:
     space: Callable[[Node], tuple[tuple[Any, ...], tuple[int, ...]]] | None = None
     every: bool = False
     moves: bool = False
+
+    def results(self, at: At) -> tuple[int, ...]:
+        """The numbers of the values of the results, each in the dtype of its result."""
+        made, meta = self.build(at), at.node.meta
+        values = made if isinstance(made, tuple) else (made,)
+        metas = meta if isinstance(meta, tuple) else (meta,)
+        return tuple(v.to(m.dtype).number for v, m in zip(values, metas, strict=False))
 
     def is_better_alone(self, node: Node) -> bool:
         return self.alone if isinstance(self.alone, bool) else self.alone(node)

@@ -52,7 +52,7 @@ def _pieces(at: At, source: Node, choices: list[list[Piece]]) -> int:
         bounds = [(form, low, high) for _at, form, low, high in chosen if high is not None]
         if not bounds:
             return at.fetch(source, place)
-        found = at.fetch(source, place, at.builder.inside(*bounds), found)
+        found = at.fetch(source, place, at.inside(*bounds), found)
     return found
 
 
@@ -83,7 +83,7 @@ def _constant_pad(at: At) -> int:
     if not bounds:
         return at.fetch(source, tuple(place))
     number = at.const(bool(value) if at.dtype == torch.bool else value, at.dtype)
-    return at.fetch(source, tuple(place), at.builder.inside(*bounds), number)
+    return at.fetch(source, tuple(place), at.inside(*bounds), number)
 
 
 def _constant_pad_when(node: Node) -> bool:
@@ -113,7 +113,7 @@ def _cat(at: At) -> int:
     for part in parts:
         form, size = at.where[dim], part.meta.shape[dim]
         place = (*at.where[:dim], affine.scaled(form, 1, -start), *at.where[dim + 1 :])
-        found = at.fetch(part, place, at.builder.inside((form, start, start + size)), found)
+        found = at.fetch(part, place, at.inside((form, start, start + size)), found)
         start = start + size
     return found
 
@@ -163,7 +163,7 @@ def _wrapped(at: At, form: Index, size: int, shift: int) -> Index:
     """(form - shift) % size, by arithmetic: once per row, if the dimension is not that of
     the lanes.
     """
-    moved = at.builder.index(affine.scaled(form, 1, -shift))
+    moved = at.index(affine.scaled(form, 1, -shift))
     before = at.apply("lt", moved, at.const(0, torch.int64))
     around = at.apply("add", moved, at.const(size, torch.int64))
     return at.place(at.apply("where", before, around, moved))
@@ -222,7 +222,7 @@ def _edge_pad(at: At) -> int:
 
 
 def _edge(at: At, form: Index, size: int, before: int, reflects: bool) -> int:
-    number = at.builder.index(affine.scaled(form, 1, -before))
+    number = at.index(affine.scaled(form, 1, -before))
     last, zero = at.const(size - 1, torch.int64), at.const(0, torch.int64)
     if not reflects:
         return at.apply("minimum", at.apply("maximum", number, zero), last)

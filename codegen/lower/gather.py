@@ -18,7 +18,7 @@ from ...ir.symbolic.expr import is_symbolic
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import positive
-from .builder import RULES, At, Rule, opmath
+from .builder import RULES, At, Rule, Scalar, opmath
 
 aten = torch.ops.aten
 INTEGERS = (torch.int64, torch.int32)
@@ -33,7 +33,7 @@ def _dim(node: Node) -> int:
 
 
 def _index(at: At, operand: Node, where: Map) -> int:
-    return at.builder.cast(at.full(operand, where), torch.int64)
+    return Scalar.to(at.full(operand, where), torch.int64)
 
 
 # --- embedding, index_select, gather: no negative indices ---
@@ -42,7 +42,7 @@ def _index(at: At, operand: Node, where: Map) -> int:
 def _embedding(at: At) -> int:
     weight, indices = at.arg(0), at.arg(1)
     rows = weight.meta.shape[0]
-    row = at.builder.checked(_index(at, indices, at.where[:-1]), 0, rows)
+    row = Scalar.checked(_index(at, indices, at.where[:-1]), 0, rows)
     return at.fetch(weight, (at.place(row), at.where[-1]))
 
 
@@ -73,7 +73,7 @@ def _along(at: At) -> int:
     """index_select and gather: one coordinate comes from the index."""
     source, index, dim = at.arg(0), at.arg(2), _dim(at.node)
     found = _index(at, index, _select_place(at.node, at.where))
-    found = at.builder.checked(found, 0, source.meta.shape[dim])
+    found = Scalar.checked(found, 0, source.meta.shape[dim])
     return at.fetch(source, (*at.where[:dim], at.place(found), *at.where[dim + 1 :]))
 
 
@@ -93,9 +93,9 @@ def _along_when(node: Node) -> bool:
 
 def _one_hot(at: At) -> int:
     index, count = at.arg(0), at.arg(1)
-    found = at.builder.cast(at.fetch(index, at.where[:-1]), torch.int64)
-    label = at.builder.checked(found, 0, count)
-    return at.done(at.apply("eq", label, at.builder.index(at.where[-1])))
+    found = Scalar.to(at.fetch(index, at.where[:-1]), torch.int64)
+    label = Scalar.checked(found, 0, count)
+    return at.done(at.apply("eq", label, at.index(at.where[-1])))
 
 
 def _one_hot_when(node: Node) -> bool:
@@ -127,8 +127,8 @@ def _advanced(at: At) -> int:
             place.append(rest.pop(0))
             continue
         found = _index(at, index, _picked(index, picked))
-        found = at.builder.checked(found, -size, size)
-        if at.builder.bounds(found)[0] < 0:
+        found = Scalar.checked(found, -size, size)
+        if at.builder.bounds(found.number)[0] < 0:
             zero, length = at.const(0, torch.int64), at.const(size, torch.int64)
             behind = at.apply("lt", found, zero)
             found = at.apply("where", behind, at.apply("add", found, length), found)
@@ -171,10 +171,10 @@ def _nll(at: At) -> int:
     given = _index(at, target, at.where)
     counts = at.apply("ne", given, at.const(ignored, torch.int64))
     used = at.apply("where", counts, given, at.const(0, torch.int64))
-    label = at.place(at.builder.checked(used, 0, x.meta.shape[1]))
-    value = at.apply("neg", at.builder.cast(at.fetch(x, (at.where[0], label)), kind))
+    label = at.place(Scalar.checked(used, 0, x.meta.shape[1]))
+    value = at.apply("neg", Scalar.to(at.fetch(x, (at.where[0], label)), kind))
     if weight is not None:
-        value = at.apply("mul", value, at.builder.cast(at.fetch(weight, (label,)), kind))
+        value = at.apply("mul", value, Scalar.to(at.fetch(weight, (label,)), kind))
     return at.done(at.apply("where", counts, value, at.const(0.0, kind)))
 
 

@@ -24,7 +24,7 @@ from ...ir.symbolic.expr import decided, is_symbolic
 from ..loops.affine import Map
 from ..loops.extents import positive, surely
 from ..loops.loop_nest import Index
-from .builder import RULES, At, Rule
+from .builder import RULES, At, Rule, Scalar
 
 aten = torch.ops.aten
 FEW_ELEMENTS = 1 << 31  # positions of a tensor with fewer elements are 32-bit numbers
@@ -97,7 +97,7 @@ def _scale(at: At, side: Side, kind: torch.dtype) -> int:
 
 
 def _position(at: At, form: Index, kind: torch.dtype) -> int:
-    return at.builder.cast(at.builder.index(form, _whole(at.node)), kind)
+    return Scalar.to(at.index(form, _whole(at.node)), kind)
 
 
 def _centre(at: At, form: Index, side: Side, kind: torch.dtype, cubic: bool = False) -> int:
@@ -113,13 +113,13 @@ def _centre(at: At, form: Index, side: Side, kind: torch.dtype, cubic: bool = Fa
 def _below(at: At, real: int, side: Side) -> int:
     """min(int(floor(float(real))), size - 1): eager uses floorf for doubles, too."""
     whole = _whole(at.node)
-    low = at.apply("floor", at.builder.cast(real, torch.float32))
-    return at.apply("minimum", at.builder.cast(low, whole), at.const(side.size - 1, whole))
+    low = at.apply("floor", Scalar.to(real, torch.float32))
+    return at.apply("minimum", Scalar.to(low, whole), at.const(side.size - 1, whole))
 
 
 def _part(at: At, real: int, low: int, kind: torch.dtype) -> int:
     """The distance from that position, in [0, 1]."""
-    part = at.apply("sub", real, at.builder.cast(low, kind))
+    part = at.apply("sub", real, Scalar.to(low, kind))
     return at.apply("minimum", at.apply("maximum", part, at.const(0.0, kind)), at.const(1.0, kind))
 
 
@@ -244,7 +244,7 @@ def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> int:
     """
     if not rows:
         value = at.fetch(at.arg(0), before)
-        return value if _RANKS_OF_ONE[at.node.target] else at.builder.cast(value, _kind(at.node))
+        return value if _RANKS_OF_ONE[at.node.target] else Scalar.to(value, _kind(at.node))
     found = [(_mixed(at, (*before, place), rows[1:]), weight) for place, weight in rows[0]]
     (first, weight), *others = found
     if weight is None:

@@ -19,7 +19,7 @@ from ..analysis.products import LETTERS, factors, measured, sizes, work
 from ..kernels import matmul_bf16
 from ..loops import affine
 from ..loops.extents import estimated, is_symbolic, positive, surely
-from .builder import RULES, At, Rule
+from .builder import RULES, At, Rule, Scalar
 
 aten = torch.ops.aten
 
@@ -100,10 +100,10 @@ def _product(at: At) -> int:
     forms = dict(zip(result, at.where, strict=True))
     forms["k"] = affine.axis_form(at.builder.n_outer, len(at.builder.axes))
     a, b = (
-        at.builder.cast(at.full(factor, tuple(forms[letter] for letter in letters)), at.math)
+        Scalar.to(at.full(factor, tuple(forms[letter] for letter in letters)), at.math)
         for factor, letters in zip(factors(at.node), (left, right), strict=True)
     )
-    total = at.builder.reduce("sum", at.apply("mul", a, b))
+    total = at.reduce("sum", at.apply("mul", a, b))
     if first == 0:
         return at.done(total)
     alpha, beta = (at.node.kwargs.get(name, 1) for name in ("alpha", "beta"))

@@ -18,7 +18,7 @@ from ..loops import affine
 from ..loops.extents import in_vectors
 from . import binary, unary
 from . import conditions as when
-from .builder import RULES, At, Rule
+from .builder import RULES, At, Rule, Scalar
 
 aten = torch.ops.aten
 
@@ -73,10 +73,10 @@ def _arange(at: At) -> int:
     start, step = at.arg(0), at.arg(2, "step", 1)
     form = at.where[0]
     if all(kind_of(number) == "int" for number in (start, step)):
-        return at.builder.cast(at.builder.index(affine.scaled(form, step, start)), at.dtype)
+        return Scalar.to(at.index(affine.scaled(form, step, start)), at.dtype)
     on_cpu = at.meta.device.type == "cpu"
     wide = torch.float64 if on_cpu else at.math  # eager: start + step * i in double, rounded once
-    position = at.builder.cast(at.builder.index(form), wide)
+    position = Scalar.to(at.index(form), wide)
     if not on_cpu:  # eager: in its own type, by one instruction
         return at.done(at.apply("fma", position, at.const(step, wide), at.const(start, wide)))
     moved = at.apply("mul", position, at.const(step, wide))
@@ -97,9 +97,9 @@ def _triangle(op: str) -> Callable[[At], int]:
         if at.meta.device.type == "cpu":  # a span of lanes
             rows, columns = at.meta.shape[-2:]
             bounds = (-rows, diagonal + 1) if op == "le" else (diagonal, columns)
-            inside = at.builder.inside((ahead, *bounds))
+            inside = at.inside((ahead, *bounds))
         else:
-            inside = at.apply(op, at.builder.index(ahead), at.const(diagonal, torch.int64))
+            inside = at.apply(op, at.index(ahead), at.const(diagonal, torch.int64))
         return at.apply("where", inside, at.get(at.arg(0), at.dtype), at.const(0, at.dtype))
 
     return build
@@ -142,18 +142,18 @@ def _batch_norm(at: At) -> int:
     def per_channel(node: Node | None, other: float) -> int:
         if node is None:
             return at.const(other, kind)
-        return at.builder.cast(at.full(node, channel), kind)
+        return Scalar.to(at.full(node, channel), kind)
 
     spread = at.apply("sqrt", at.apply("add", per_channel(variance, 1.0), at.const(eps, kind)))
     # (x - mean) / spread * weight + bias, as eager computes it there
     if at.meta.device.type != "cpu":
-        value = at.builder.cast(at.full(x, at.where), kind)
+        value = Scalar.to(at.full(x, at.where), kind)
         away = at.apply("sub", value, per_channel(mean, 0.0))
         scaled = at.apply("mul", away, at.apply("div", per_channel(weight, 1.0), spread))
         return at.done(at.apply("add", scaled, per_channel(bias, 0.0)))
     alpha = at.apply("mul", at.apply("div", at.const(1.0, kind), spread), per_channel(weight, 1.0))
     beta = at.apply("fma", at.apply("neg", per_channel(mean, 0.0)), alpha, per_channel(bias, 0.0))
-    value = at.builder.cast(at.full(x, at.where), kind)
+    value = Scalar.to(at.full(x, at.where), kind)
     return at.done(at.apply("fma", value, alpha, beta))
 
 

@@ -22,7 +22,7 @@ from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import positive, surely
 from ..loops.loop_nest import Index
-from .builder import RULES, At, Rule
+from .builder import RULES, At, Rule, Scalar
 
 aten = torch.ops.aten
 MAX_WINDOW = 16  # in elements
@@ -95,7 +95,7 @@ def _tap(at: At, windows: Sequence[Window], taps: Sequence[int], other: int) -> 
         for place, window, tap in zip(places, windows, taps, strict=True)
         if window.reaches_beyond(tap)
     ]
-    guard = (at.builder.inside(*bounds), other) if bounds else ()
+    guard = (at.inside(*bounds), other) if bounds else ()
     return at.fetch(at.arg(0), (*at.where[:-count], *places), *guard)
 
 
@@ -115,7 +115,7 @@ def _max_pool(at: At) -> tuple[int, int]:
     # distances in a plane have 32 bits, as float32 elements have, if these can hold them
     kind = torch.int32 if surely("<", plane, 1 << 31) else torch.int64
     best = least = at.const(-math.inf, dtype)
-    step = at.builder.cast(_first_distance(at, windows), kind)
+    step = Scalar.to(_first_distance(at, windows), kind)
     for number, taps in enumerate(_taps(windows)):
         value = _tap(at, windows, taps, least)
         better = _better(at, value, best)
@@ -125,11 +125,11 @@ def _max_pool(at: At) -> tuple[int, int]:
     for window, form in zip(windows, at.where[-len(windows) :], strict=True):
         row = affine.scaled(corner, window.length)
         corner = affine.added([row, window.place(form, 0)], len(at.builder.axes))
-    return best, at.apply("add", at.builder.index(corner), at.builder.cast(step, torch.int64))
+    return best, at.apply("add", at.index(corner), Scalar.to(step, torch.int64))
 
 
 def _better(at: At, value: int, best: int) -> int:
-    wide, other = (at.builder.cast(one, at.math) for one in (value, best))
+    wide, other = (Scalar.to(one, at.math) for one in (value, best))
     return at.apply("or", at.apply("gt", wide, other), at.apply("isnan", wide))
 
 
@@ -147,7 +147,7 @@ def _first_distance(at: At, windows: Sequence[Window]) -> int:
     for window, form in zip(windows, at.where[-len(windows) :], strict=True):
         found = at.apply("mul", found, at.const(window.length, torch.int64))
         if window.pad:
-            start = at.builder.index(affine.scaled(window.place(form, 0), -1))
+            start = at.index(affine.scaled(window.place(form, 0), -1))
             found = at.apply("add", found, at.apply("maximum", start, zero))
     return found
 
@@ -163,7 +163,7 @@ def _avg_pool(at: At) -> int:
     kind, zero = at.math, at.const(0.0, at.dtype)
     total = at.const(0.0, kind)
     for taps in _taps(windows):
-        total = at.apply("add", total, at.builder.cast(_tap(at, windows, taps, zero), kind))
+        total = at.apply("add", total, Scalar.to(_tap(at, windows, taps, zero), kind))
     if at.node.target in _ADAPTIVE:
         for window in windows:
             total = at.apply("div", total, at.const(float(window.size)))
@@ -183,7 +183,7 @@ def _divisor(at: At, windows: Sequence[Window]) -> int:
         if -window.pad >= low and surely("<=", reach, high):
             known *= window.size
             continue
-        start = at.builder.index(window.place(form, 0))
+        start = at.index(window.place(form, 0))
         end = at.apply("add", start, at.const(window.size, torch.int64))
         end = at.apply("minimum", end, at.const(high, torch.int64))
         count = at.apply("sub", end, at.apply("maximum", start, at.const(low, torch.int64)))
@@ -191,7 +191,7 @@ def _divisor(at: At, windows: Sequence[Window]) -> int:
     if found is None:
         return at.const(float(known))
     counted = at.apply("mul", found, at.const(known, torch.int64))
-    return at.builder.cast(counted, at.math)
+    return Scalar.to(counted, at.math)
 
 
 # --- conditions ---

@@ -19,7 +19,7 @@ from ...ir.symbolic.expr import Expr, greatest
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import as_real, positive
-from .builder import RULES, At, Rule, opmath
+from .builder import RULES, At, Rule, Scalar, opmath
 
 aten = torch.ops.aten
 
@@ -104,7 +104,7 @@ def _count(node: Node) -> Any:
 
 def _folded(at: At, dtype: torch.dtype) -> int:
     """The operand's element at the position of the reduction, as dtype."""
-    return at.builder.cast(at.full(at.arg(0), _operand_map(at)), dtype)
+    return Scalar.to(at.full(at.arg(0), _operand_map(at)), dtype)
 
 
 def _fold(kind: str) -> Callable[[At], int]:
@@ -113,28 +113,28 @@ def _fold(kind: str) -> Callable[[At], int]:
         value = _folded(
             at, at.dtype if given is not None or not at.dtype.is_floating_point else at.math
         )
-        value = at.builder.cast(value, at.math)
-        return at.done(at.builder.reduce(kind, value))
+        value = Scalar.to(value, at.math)
+        return at.done(at.reduce(kind, value))
 
     return build
 
 
 def _truth(kind: str) -> Callable[[At], int]:
     def build(at: At) -> int:
-        return at.done(at.builder.reduce(kind, _folded(at, torch.bool)))
+        return at.done(at.reduce(kind, _folded(at, torch.bool)))
 
     return build
 
 
 def _mean(at: At) -> int:
-    total = at.builder.reduce("sum", _folded(at, at.math))
+    total = at.reduce("sum", _folded(at, at.math))
     return at.done(at.apply("div", total, at.const(as_real(_count(at.node)))))
 
 
 def _argument(kind: str) -> Callable[[At], int]:
     def build(at: At) -> int:
         source = at.arg(0).meta.dtype
-        return at.builder.reduce(kind, _folded(at, opmath(source)), torch.int64)
+        return at.reduce(kind, _folded(at, opmath(source)), torch.int64)
 
     return build
 
@@ -146,19 +146,17 @@ def _with_place(kind: str) -> Callable[[At], tuple[int, int]]:
 
     def build(at: At) -> tuple[int, int]:
         value = _folded(at, opmath(at.dtype))
-        best = at.builder.reduce(f"first {kind}" if at.dtype.is_floating_point else kind, value)
-        return at.done(best), at.builder.reduce(f"arg{kind}", value, torch.int64)
+        best = at.reduce(f"first {kind}" if at.dtype.is_floating_point else kind, value)
+        return at.done(best), at.reduce(f"arg{kind}", value, torch.int64)
 
     return build
 
 
 def _moments(at: At, value: int, count: Any) -> tuple[int, int]:
     """(mean, sum of squared distances from it)."""
-    mean = at.apply(
-        "div", at.builder.reduce("sum", value), at.const(as_real(count), at.builder.dtype(value))
-    )
+    mean = at.apply("div", at.reduce("sum", value), at.const(as_real(count), value.dtype))
     away = at.apply("sub", value, mean)
-    return mean, at.builder.reduce("sum", at.apply("mul", away, away))
+    return mean, at.reduce("sum", at.apply("mul", away, away))
 
 
 def _variance(root: bool, with_mean: bool = False) -> Callable[[At], Any]:
@@ -191,9 +189,9 @@ def _variance_dims(node: Node) -> tuple[Node, tuple[int, ...], bool]:
 
 def _logsumexp(at: At) -> int:
     value = _folded(at, at.math)
-    top = at.builder.reduce("max", value)
+    top = at.reduce("max", value)
     top = at.apply("where", at.apply("isinf", top), at.const(0.0), top)
-    total = at.builder.reduce("sum", at.apply("exp", at.apply("sub", value, top)))
+    total = at.reduce("sum", at.apply("exp", at.apply("sub", value, top)))
     return at.done(at.apply("add", at.apply("log", total), top))
 
 
@@ -202,10 +200,10 @@ def _vector_norm(at: At) -> int:
     kind = at.math
     size = at.apply("abs", _folded(at, kind))
     if order in (math.inf, -math.inf):
-        return at.done(at.builder.reduce("max" if order > 0 else "min", size))
+        return at.done(at.reduce("max" if order > 0 else "min", size))
     if order == 1:
-        return at.done(at.builder.reduce("sum", size))
-    return at.done(at.apply("sqrt", at.builder.reduce("sum", at.apply("mul", size, size))))
+        return at.done(at.reduce("sum", size))
+    return at.done(at.apply("sqrt", at.reduce("sum", at.apply("mul", size, size))))
 
 
 def _vector_norm_dims(node: Node) -> tuple[Node, tuple[int, ...], bool]:
@@ -221,10 +219,10 @@ def _vector_norm_when(node: Node) -> bool:
 
 def _softmax(logarithm: bool) -> Callable[[At], int]:
     def build(at: At) -> int:
-        folded = at.builder.cast(at.full(at.arg(0), _own_map(at)), at.math)
-        top = at.builder.reduce("max", folded)
-        total = at.builder.reduce("sum", at.apply("exp", at.apply("sub", folded, top)))
-        value = at.builder.cast(at.full(at.arg(0), at.where), at.math)
+        folded = Scalar.to(at.full(at.arg(0), _own_map(at)), at.math)
+        top = at.reduce("max", folded)
+        total = at.reduce("sum", at.apply("exp", at.apply("sub", folded, top)))
+        value = Scalar.to(at.full(at.arg(0), at.where), at.math)
         away = at.apply("sub", value, top)
         if logarithm:
             return at.done(at.apply("sub", away, at.apply("log", total)))
@@ -236,7 +234,7 @@ def _softmax(logarithm: bool) -> Callable[[At], int]:
 def _layer_norm(at: At) -> tuple[int, int, int]:
     x, shape, weight, bias, eps = (at.arg(i) for i in range(5))
     kind = opmath(at.dtype)
-    value = at.builder.cast(at.full(x, at.where), kind)
+    value = Scalar.to(at.full(x, at.where), kind)
     mean, squares = _moments(at, value, math.prod(shape))
     variance = at.apply("div", squares, at.const(as_real(math.prod(shape)), kind))
     spread = at.apply("rsqrt", at.apply("add", variance, at.const(eps, kind)))
@@ -248,7 +246,7 @@ def _layer_norm(at: At) -> tuple[int, int, int]:
     elif at.meta.device.type == "cpu":
         found = at.apply("add", found, at.const(0.0, kind))  # eager adds a bias here: -0 becomes 0
     metas = at.node.meta
-    rows = (at.builder.cast(n, m.dtype) for n, m in zip((mean, spread), metas[1:], strict=True))
+    rows = (Scalar.to(n, m.dtype) for n, m in zip((mean, spread), metas[1:], strict=True))
     return (at.done(found), *rows)  # type: ignore[return-value]
 
 
@@ -256,14 +254,14 @@ def _rms_norm(at: At) -> tuple[int, int]:
     x, shape, weight, eps = (at.arg(i) for i in range(4))
     kind = opmath(at.dtype)
     eps = torch.finfo(at.dtype).eps if eps is None else eps
-    value = at.builder.cast(at.full(x, at.where), kind)
-    total = at.builder.reduce("sum", at.apply("mul", value, value))
+    value = Scalar.to(at.full(x, at.where), kind)
+    total = at.reduce("sum", at.apply("mul", value, value))
     mean = at.apply("div", total, at.const(as_real(math.prod(shape)), kind))
     spread = at.apply("rsqrt", at.apply("add", mean, at.const(eps, kind)))
     found = at.apply("mul", value, spread)
     if weight is not None:
         found = at.apply("mul", found, at.get(weight, kind))
-    return at.done(found), at.builder.cast(spread, at.node.meta[1].dtype)
+    return at.done(found), Scalar.to(spread, at.node.meta[1].dtype)
 
 
 # --- conditions ---

@@ -14,7 +14,7 @@ import torch
 
 from ...ir.graph.nodes import Meta, Node
 from ..loops import affine
-from .builder import RULES, At, Rule, opmath
+from .builder import RULES, At, Rule, Scalar, opmath
 from .reduction import _elements, _own_map
 
 aten = torch.ops.aten
@@ -43,10 +43,10 @@ def _in_turn(kind: str, meta: Meta) -> bool:
 
 def _cumulative(kind: str) -> Callable[[At], int]:
     def build(at: At) -> int:
-        value = at.builder.cast(at.full(at.arg(0), _own_map(at)), at.dtype)
-        value = at.builder.cast(value, _carried(at.meta))
+        value = Scalar.to(at.full(at.arg(0), _own_map(at)), at.dtype)
+        value = Scalar.to(value, _carried(at.meta))
         order = f"{kind} in turn" if _in_turn(kind, at.meta) else kind
-        return at.done(at.builder.scan(order, value))
+        return at.done(at.scan(order, value))
 
     return build
 
@@ -58,14 +58,14 @@ def _best_so_far(kind: str) -> Callable[[At], tuple[int, int]]:
 
     def build(at: At) -> tuple[int, int]:
         where = _own_map(at)
-        value = at.builder.cast(at.full(at.arg(0), where), opmath(at.dtype))
-        best = at.builder.scan(kind, value)
+        value = Scalar.to(at.full(at.arg(0), where), opmath(at.dtype))
+        best = at.scan(kind, value)
         taken = at.apply("eq", value, best)
         if at.dtype.is_floating_point:
             taken = at.apply("or", taken, at.apply("isnan", value))
         axis = affine.axis_form(at.builder.n_outer, len(at.builder.axes))
-        place = at.apply("where", taken, at.builder.index(axis), at.const(0, torch.int64))
-        return at.done(best), at.builder.scan("max", place)
+        place = at.apply("where", taken, at.index(axis), at.const(0, torch.int64))
+        return at.done(best), at.scan("max", place)
 
     return build
 

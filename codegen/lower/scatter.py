@@ -23,7 +23,7 @@ from ..analysis.dataflow import is_plain_view
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import dense, positive
-from .builder import CONSTANTS, RULES, At, Rule
+from .builder import CONSTANTS, RULES, At, Rule, Scalar
 from .gather import INTEGERS
 
 aten = torch.ops.aten
@@ -52,9 +52,9 @@ def _dim(node: Node) -> int:
 
 def _index(at: At, index: Node, where: Map, low: Any, high: Any) -> int:
     """A checked position; one below zero counts from the end."""
-    found = at.builder.cast(at.full(index, where), torch.int64)
-    found = at.builder.checked(found, low, high)
-    least = at.builder.bounds(found)[0]
+    found = Scalar.to(at.full(index, where), torch.int64)
+    found = Scalar.checked(found, low, high)
+    least = at.builder.bounds(found.number)[0]
     if low == 0 or least >= 0:
         return found
     zero, length = at.const(0, torch.int64), at.const(high, torch.int64)
@@ -240,7 +240,7 @@ def _embedding(at: At) -> Found:
     """
     gradient, indices, rows, padding = (at.arg(i) for i in range(4))
     kind = torch.int64
-    given = at.builder.cast(at.full(indices, at.where[:-1]), kind)
+    given = Scalar.to(at.full(indices, at.where[:-1]), kind)
     zero = at.const(0, kind)
     used = at.apply("and", at.apply("ge", given, zero), at.apply("lt", given, at.const(rows, kind)))
     used = at.apply("and", used, at.apply("ne", given, at.const(padding, kind)))

@@ -16,7 +16,7 @@ import torch
 from ...ir.graph.nodes import Node
 from ..loops.extents import in_vectors
 from . import conditions, unary
-from .builder import RULES, At, Rule, opmath
+from .builder import RULES, At, Rule, Scalar, opmath
 from .reduction import _DIM, _DIMS, _elements, _fold_rule, _folded, _number_result
 
 aten = torch.ops.aten
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 def _stepwise(at: At, number: int) -> int:
     """A value rounded to the operator's own dtype, then in the dtype of the computation again."""
-    return at.builder.cast(at.builder.cast(number, at.dtype), at.math)
+    return Scalar.to(Scalar.to(number, at.dtype), at.math)
 
 
 def _operand(at: At, position: int) -> int:
@@ -63,7 +63,7 @@ def _signbit(at: At) -> int:
 def _heaviside(at: At) -> int:
     x, middle = _operand(at, 0), _operand(at, 1)
     zero = at.const(0)
-    step = at.builder.cast(at.apply("gt", x, zero), at.math)
+    step = Scalar.to(at.apply("gt", x, zero), at.math)
     return at.done(at.apply("where", at.apply("eq", x, zero), middle, step))
 
 
@@ -176,7 +176,7 @@ def _ldexp(at: At) -> int:
     exponent = at.arg(1)
     kind = exponent.meta.dtype if exponent.meta.dtype.is_floating_point else torch.float32
     power = at.apply("pow", at.const(2.0, opmath(kind)), at.get(exponent, opmath(kind)))
-    power = at.builder.cast(at.builder.cast(power, kind), at.math)
+    power = Scalar.to(Scalar.to(power, kind), at.math)
     return at.done(at.apply("mul", _operand(at, 0), power))
 
 
@@ -195,9 +195,9 @@ def _ldexp_when(node: Node) -> bool:
 
 
 def _nan_sum(at: At) -> int:
-    value = at.builder.cast(_folded(at, opmath(at.arg(0).meta.dtype)), at.math)
+    value = Scalar.to(_folded(at, opmath(at.arg(0).meta.dtype)), at.math)
     value = at.apply("where", at.apply("isnan", value), at.const(0.0), value)
-    return at.done(at.builder.reduce("sum", value))
+    return at.done(at.reduce("sum", value))
 
 
 def _nan_sum_when(node: Node) -> bool:
@@ -206,16 +206,14 @@ def _nan_sum_when(node: Node) -> bool:
 
 
 def _count(at: At) -> int:
-    found = at.builder.cast(_folded(at, torch.bool), torch.int64)
-    return at.builder.reduce("sum", found)
+    found = Scalar.to(_folded(at, torch.bool), torch.int64)
+    return at.reduce("sum", found)
 
 
 def _both_ends(at: At) -> tuple[int, int]:
     value = _folded(at, opmath(at.dtype))
     along = at.node.kwargs.get("dim") is not None and at.dtype.is_floating_point
-    low, high = (
-        at.builder.reduce(f"first {kind}" if along else kind, value) for kind in ("min", "max")
-    )
+    low, high = (at.reduce(f"first {kind}" if along else kind, value) for kind in ("min", "max"))
     return at.done(low), at.done(high)
 
 
