@@ -16,138 +16,87 @@ import torch
 from ...ir.graph.nodes import Node
 from ..loops.extents import WIDEST, one_by_one
 from . import conditions
-from .builder import RULES, At, Rule
+from .builder import RULES, At, Rule, Scalar, over
 
 aten = torch.ops.aten
 # as in eager's kernel, for all dtypes
 _SIXTH = float(torch.tensor(1.0 / 6.0, dtype=torch.float32))
 
 
-def _both(at: At) -> tuple[int, int]:
-    return at.get(at.arg(0), at.math), at.get(at.arg(1), at.math)
+def gelu(g: Scalar, x: Scalar, approximate: str = "none") -> Scalar:
+    half = x.const(0.5)
+    if approximate == "tanh":
+        square = x * x
+        cube = square * x
+        scale = x.const(math.sqrt(2.0 / math.pi))
+        bent = (scale * (x + 0.044715 * cube)).tanh()
+        one = x.const(1.0)
+        slope = scale * (one + 3 * 0.044715 * square)
+        left = half * (one + bent)
+        rest = one - bent * bent
+        return g * (left + half * x * rest * slope)
+    left = half * (1.0 + (x * math.sqrt(0.5)).erf())
+    exponent, density = x.const(-0.5), 1.0 / math.sqrt(2.0 * math.pi)
+    bell = (x * x * exponent).exp()
+    factor = x.const(density)
+    return g * (left + x * bell * factor)
 
 
-def _times(at: At, *values: int) -> int:
-    found = values[0]
-    for value in values[1:]:
-        found = at.apply("mul", found, value)
-    return found
+def silu(g: Scalar, x: Scalar) -> Scalar:
+    s = x.sigmoid()
+    inner = 1.0 + x * (1.0 - s)
+    return g * s * inner
 
 
-def _one_minus(at: At, x: int) -> int:
-    return at.apply("sub", at.const(1.0), x)
+def leaky_relu(g: Scalar, x: Scalar, slope: float, is_result: bool) -> Scalar:
+    below = g * slope
+    return (x > 0.0).where(g, below)
 
 
-def sigmoid(at: At) -> int:
-    g, y = _both(at)
-    return at.done(_times(at, g, _one_minus(at, y), y))
-
-
-def tanh(at: At) -> int:
-    g, y = _both(at)
-    return at.done(_times(at, g, _one_minus(at, _times(at, y, y))))
-
-
-def threshold(at: At) -> int:
-    g, x = _both(at)
-    edge = at.const(at.arg(2))
-    return at.done(at.apply("where", at.apply("le", x, edge), at.const(0.0), g))
-
-
-def gelu(at: At) -> int:
-    g, x = _both(at)
-    half = at.const(0.5)
-    if at.arg(2, "approximate", "none") == "tanh":
-        square = _times(at, x, x)
-        cube = _times(at, square, x)
-        scale = at.const(math.sqrt(2.0 / math.pi))
-        inner = _times(at, scale, at.apply("add", x, _times(at, at.const(0.044715), cube)))
-        bent = at.apply("tanh", inner)
-        slope = _times(
-            at, scale, at.apply("add", at.const(1.0), _times(at, at.const(3 * 0.044715), square))
-        )
-        left = _times(at, half, at.apply("add", at.const(1.0), bent))
-        right = _times(at, half, x, _one_minus(at, _times(at, bent, bent)), slope)
-    else:
-        turned = at.apply("erf", _times(at, x, at.const(math.sqrt(0.5))))
-        left = _times(at, half, at.apply("add", at.const(1.0), turned))
-        bell = at.apply("exp", _times(at, x, x, at.const(-0.5)))
-        right = _times(at, x, bell, at.const(1.0 / math.sqrt(2.0 * math.pi)))
-    return at.done(_times(at, g, at.apply("add", left, right)))
-
-
-def silu(at: At) -> int:
-    g, x = _both(at)
-    s = at.apply("sigmoid", x)
-    inner = at.apply("add", at.const(1.0), _times(at, x, _one_minus(at, s)))
-    return at.done(_times(at, g, s, inner))
-
-
-def leaky_relu(at: At) -> int:
-    g, x = _both(at)
-    below = _times(at, g, at.const(at.arg(2)))
-    return at.done(at.apply("where", at.apply("gt", x, at.const(0.0)), g, below))
-
-
-def elu(at: At) -> int:
-    g, alpha, scale, steep, is_result = (at.arg(i) for i in range(5))
-    g, x = at.get(g, at.math), at.get(at.arg(5), at.math)
-    low = alpha * scale
+def elu(at: At) -> Scalar:
+    alpha, scale, steep, is_result = at.node.args[1:5]
+    g, x = at.get(at.arg(0), at.math), at.get(at.arg(5), at.math)
+    factor = x.const(steep)
     if is_result:
-        below = _times(at, g, at.const(steep), at.apply("add", x, at.const(low)))
+        shifted = x + alpha * scale
+        below = g * factor * shifted
     else:
-        grown = at.apply("exp", _times(at, x, at.const(steep)))
-        below = _times(at, g, at.const(steep), at.const(low), grown)
-    above = _times(at, g, at.const(scale))
+        grown, low = (x * factor).exp(), x.const(alpha * scale)
+        below = g * factor * low * grown
+    above = g * scale
     # eager's loop over single elements compares the other way, which matters for nan
     if one_by_one(at.node, WIDEST):
-        negative = at.apply("le", x, at.const(0.0))
-        return at.done(at.apply("where", negative, below, above))
-    return at.done(at.apply("where", at.apply("gt", x, at.const(0.0)), above, below))
+        return (x <= 0.0).where(below, above)
+    return (x > 0.0).where(above, below)
 
 
-def softplus(at: At) -> int:
-    g, x = _both(at)
-    steep = _times(at, x, at.const(at.arg(2)))
-    grown = at.apply("exp", steep)
-    below = at.apply("div", _times(at, g, grown), at.apply("add", grown, at.const(1.0)))
-    above = at.apply("gt", steep, at.const(at.arg(3)))
-    return at.done(at.apply("where", above, g, below))
+def softplus(g: Scalar, x: Scalar, beta: float, threshold: float) -> Scalar:
+    steep = x * beta
+    grown = steep.exp()
+    below = g * grown / (grown + 1.0)
+    return (steep > threshold).where(g, below)
 
 
-def hardtanh(at: At) -> int:
-    g, x = _both(at)
-    low, high = at.const(at.arg(2)), at.const(at.arg(3))
+def hardtanh(at: At) -> Scalar:
+    g, x, low, high = (at.get(at.arg(i), at.math) for i in range(4))
     # eager's loop over single elements compares the other way, which matters for nan
     if one_by_one(at.node):
-        outside = at.apply("or", at.apply("le", x, low), at.apply("ge", x, high))
-        return at.done(at.apply("where", outside, at.const(0.0), g))
-    inside = at.apply("and", at.apply("gt", x, low), at.apply("lt", x, high))
-    return at.done(at.apply("where", inside, g, at.const(0.0)))
+        return ((x <= low) | (x >= high)).where(0.0, g)
+    return ((x > low) & (x < high)).where(g, 0.0)
 
 
-def hardsigmoid(at: At) -> int:
-    g, x = _both(at)
-    inside = at.apply("and", at.apply("gt", x, at.const(-3.0)), at.apply("lt", x, at.const(3.0)))
-    return at.done(at.apply("where", inside, _times(at, g, at.const(_SIXTH)), at.const(0.0)))
+def mish(g: Scalar, x: Scalar) -> Scalar:
+    s = x.sigmoid()
+    soft = x.exp().log1p().tanh()
+    rest = 1.0 - soft * soft
+    return g * (soft + x * s * rest)
 
 
-def mish(at: At) -> int:
-    g, x = _both(at)
-    s = at.apply("sigmoid", x)
-    soft = at.apply("tanh", at.apply("log1p", at.apply("exp", x)))
-    rest = _times(at, x, s, _one_minus(at, _times(at, soft, soft)))
-    return at.done(_times(at, g, at.apply("add", soft, rest)))
-
-
-def log_sigmoid(at: At) -> int:
-    g, x = _both(at)
-    z = at.get(at.arg(2), at.math)
-    below = at.apply("lt", x, at.const(0.0))
-    most = at.apply("where", below, at.const(1.0), at.const(0.0))
-    sign = at.apply("where", below, at.const(1.0), at.const(-1.0))
-    rest = at.apply("div", z, at.apply("add", at.const(1.0), z))
-    return at.done(_times(at, g, at.apply("sub", most, _times(at, sign, rest))))
+def log_sigmoid(g: Scalar, x: Scalar, z: Scalar) -> Scalar:
+    below, one = x < 0.0, x.const(1.0)
+    most = below.where(one, 0.0)
+    sign = below.where(one, -1.0)
+    return g * (most - sign * (z / (one + z)))
 
 
 def _numbers_only(*positions: int) -> Callable[[Node], bool]:
@@ -161,18 +110,22 @@ def _numbers_only(*positions: int) -> Callable[[Node], bool]:
     return fits
 
 
-POINTWISE: dict[Any, tuple[Callable[[At], int], Callable[[Node], bool]]] = {
-    aten.sigmoid_backward.default: (sigmoid, _numbers_only()),
-    aten.tanh_backward.default: (tanh, _numbers_only()),
-    aten.threshold_backward.default: (threshold, _numbers_only(2)),
-    aten.gelu_backward.default: (gelu, _numbers_only()),
-    aten.silu_backward.default: (silu, _numbers_only()),
-    aten.leaky_relu_backward.default: (leaky_relu, _numbers_only(2)),
+POINTWISE: dict[Any, tuple[Callable[[At], Scalar], Callable[[Node], bool]]] = {
+    aten.sigmoid_backward.default: (over(lambda g, y: g * (1.0 - y) * y), _numbers_only()),
+    aten.tanh_backward.default: (over(lambda g, y: g * (1.0 - y * y)), _numbers_only()),
+    aten.threshold_backward.default: (
+        over(lambda g, x, edge: (x <= edge).where(0.0, g)), _numbers_only(2),
+    ),
+    aten.gelu_backward.default: (over(gelu), _numbers_only()),
+    aten.silu_backward.default: (over(silu), _numbers_only()),
+    aten.leaky_relu_backward.default: (over(leaky_relu), _numbers_only(2)),
     aten.elu_backward.default: (elu, _numbers_only(1, 2, 3)),
-    aten.softplus_backward.default: (softplus, _numbers_only(2, 3)),
+    aten.softplus_backward.default: (over(softplus), _numbers_only(2, 3)),
     aten.hardtanh_backward.default: (hardtanh, _numbers_only(2, 3)),
-    aten.hardsigmoid_backward.default: (hardsigmoid, _numbers_only()),
-    aten.mish_backward.default: (mish, _numbers_only()),
-    aten.log_sigmoid_backward.default: (log_sigmoid, _numbers_only()),
-}
+    aten.hardsigmoid_backward.default: (
+        over(lambda g, x: ((x > -3.0) & (x < 3.0)).where(g * _SIXTH, 0.0)), _numbers_only(),
+    ),
+    aten.mish_backward.default: (over(mish), _numbers_only()),
+    aten.log_sigmoid_backward.default: (over(log_sigmoid), _numbers_only()),
+}  # fmt: skip
 RULES.update({op: Rule(build, when=fits) for op, (build, fits) in POINTWISE.items()})

@@ -338,6 +338,27 @@ class At:
         return number.to(dtype or self.dtype)
 
 
+def over(expression: Callable[..., Scalar]) -> Callable[[At], Scalar]:
+    """A rule from a function of the operator's own arguments: tensors are values in the type of
+    the computation, other arguments are as they are.
+    """
+
+    def build(at: At) -> Scalar:
+        args = [at.get(a, at.math) if isinstance(a, Node) else a for a in at.node.args]
+        return expression(*args, **at.node.kwargs)
+
+    return build
+
+
+def promoted(expression: Callable[..., Scalar]) -> Callable[[At], Scalar]:
+    """A rule from a function of the operands, each first rounded to the result's dtype."""
+
+    def build(at: At) -> Scalar:
+        return expression(*(at.get(a, at.math, through=at.dtype) for a in at.node.args))
+
+    return build
+
+
 Dims = Callable[[Node], tuple[Node, tuple[int, ...], bool] | None]
 
 
