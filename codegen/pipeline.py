@@ -33,6 +33,7 @@ from .fusion.fuse import KINDS, Kinds
 from .kernels import fixed
 from .kernels import registry as replaced
 from .lower import (
+    binary,
     data_movement,
     gather,
     interpolation,
@@ -43,6 +44,7 @@ from .lower import (
     scan,
     scatter,
     special,
+    unary,
 )
 from .plan_cache import cache, serialize
 from .programs import step_facts
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 # imported to fill the table of rules
 _TABLES = (
+    unary,
+    binary,
     pointwise,
     matmul,
     reduction,

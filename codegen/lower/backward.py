@@ -128,4 +128,5 @@ POINTWISE: dict[Any, tuple[Callable[[At], Scalar], Callable[[Node], bool]]] = {
     aten.mish_backward.default: (over(mish), _numbers_only()),
     aten.log_sigmoid_backward.default: (over(log_sigmoid), _numbers_only()),
 }  # fmt: skip
-RULES.update({op: Rule(build, when=fits) for op, (build, fits) in POINTWISE.items()})
+for _op, (_rule, _when) in POINTWISE.items():
+    RULES[_op] = Rule(_rule, when=_when)

@@ -12,28 +12,31 @@ import torch
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import Expr
 from ..loops.extents import one_by_one
-from .builder import At, opmath, result_type
-from .conditions import fits_integer, float_result
+from .builder import At, Scalar, always, argument, fill, opmath, promoted, result_type
+from .conditions import fits_integer, float_result, not_bool
 
 aten = torch.ops.aten
 
 
-def binary(op: str, exact_second: bool = False) -> Callable[[At], int]:
+def binary(op: str, exact_second: bool = False) -> Callable[[At], Scalar]:
     """The rule of an operator. `exact_second`: a number (or CPU scalar) on the right is not rounded
     to bfloat16 or float16 first.
     """
 
-    def build(at: At) -> int:
+    def build(at: At) -> Scalar:
         left, right = at.arg(0), at.arg(1)
         exact = exact_second and not (isinstance(right, Node) and right.meta.shape)
         a = at.get(left, at.math, through=at.dtype)
-        b = at.get(right, at.math, through=None if exact else at.dtype)
-        return at.done(at.apply(op, a, b))
+        return a.apply(op, at.get(right, at.math, through=None if exact else at.dtype))
 
     return build
 
 
-def extremum(op: str) -> Callable[[At], int]:
+def _turned(op: str) -> Callable[[At], Scalar]:
+    return promoted(lambda a, b: b.apply(op, a))
+
+
+def extremum(op: str) -> Callable[[At], Scalar]:
     """maximum and minimum. Of two zeros eager's loop over single elements gives the first one, its
     vectors give the second.
     """
@@ -41,77 +44,62 @@ def extremum(op: str) -> Callable[[At], int]:
     return lambda at: (turned if at.dtype.is_floating_point and one_by_one(at.node) else plain)(at)
 
 
-def other_extremum(op: str) -> Callable[[At], int]:
+def other_extremum(op: str) -> Callable[[At], Scalar]:
     """fmax and fmin. Of two zeros eager gives the first one; for bfloat16 the second."""
     plain, turned = binary(op), _turned(op)
     return lambda at: (plain if at.dtype == torch.bfloat16 else turned)(at)
 
 
-def _turned(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        a, b = (at.get(at.arg(i), at.math, through=at.dtype) for i in (0, 1))
-        return at.done(at.apply(op, b, a))
-
-    return build
-
-
-def mul(at: At) -> int:
+def mul(at: At) -> Scalar:
     left, right = at.arg(0), at.arg(1)
     exact_left = isinstance(left, Node) and not left.meta.shape and bool(at.meta.shape)
     exact_right = not (isinstance(right, Node) and right.meta.shape)
     a = at.get(left, at.math, through=None if exact_left else at.dtype)
-    b = at.get(right, at.math, through=None if exact_right else at.dtype)
-    return at.done(at.apply("mul", a, b))
+    return a * at.get(right, at.math, through=None if exact_right else at.dtype)
 
 
-def sum_of(op: str, reverse: bool = False) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        a = at.get(at.arg(0), at.math, through=at.dtype)
-        b = at.get(at.arg(1), at.math, through=at.dtype)
+def sum_of(op: str, reverse: bool = False) -> Callable[[At], Scalar]:
+    """a + alpha * b or a - alpha * b; floats are rounded once, as in eager's kernel."""
+
+    def build(at: At) -> Scalar:
+        a, b = at.operands(2, through=at.dtype)
         if reverse:
             a, b = b, a
         alpha = at.arg(2, "alpha", 1)
-        return at.done(at.apply(op, a, b) if alpha == 1 else scaled_sum(at, op, a, b, alpha))
+        if alpha == 1:
+            return a.apply(op, b)
+        factor = at.get(alpha, at.math, through=at.dtype)
+        if not at.dtype.is_floating_point:
+            return a.apply(op, b * factor)
+        return b.fma(-factor if op == "sub" else factor, a)
 
     return build
 
 
-def rsub(at: At) -> int:
-    a = at.get(at.arg(0), at.math, through=at.dtype)
-    b = at.get(at.arg(1), at.math, through=at.dtype)
-    alpha = at.arg(2, "alpha", 1)
-    return at.done(at.apply("sub", b, a) if alpha == 1 else scaled_sum(at, "sub", b, a, alpha))
+def division(op: str, exact_second: bool = False) -> Callable[[At], Scalar]:
+    """An operator that divides integers by constants only."""
+    of_floats = binary(op, exact_second)
+
+    def build(at: At) -> Scalar:
+        if at.dtype.is_floating_point:
+            return of_floats(at)
+        return at.get(at.arg(0), at.dtype).apply(f"int_{op}", at.arg(1))
+
+    return build
 
 
-def scaled_sum(at: At, op: str, a: int, b: int, alpha: Any) -> int:
-    """a + alpha * b or a - alpha * b; floats are rounded once, as in eager's kernel."""
-    factor = at.get(alpha, at.math, through=at.dtype)
+def _div_trunc(at: At) -> Scalar:
     if not at.dtype.is_floating_point:
-        return at.apply(op, a, at.apply("mul", b, factor))
-    return at.apply("fma", b, at.apply("neg", factor) if op == "sub" else factor, a)
+        return at.get(at.arg(0), at.dtype).int_trunc_div(at.arg(1))
+    a, b = at.operands(2, through=at.dtype)
+    return (a / b).trunc()
 
 
-MODES = {None: "div", "trunc": "div", "floor": "floor_div"}
-INTEGER_MODES = {"trunc": "int_trunc_div", "floor": "int_floor_div"}
-
-
-def div_mode(at: At) -> int:
-    mode = at.arg(2, "rounding_mode")
-    if mode is not None and not at.dtype.is_floating_point:
-        a = at.get(at.arg(0), at.dtype)
-        return at.apply(INTEGER_MODES[mode], a, at.const(at.arg(1)))
-    value = binary(MODES[mode], exact_second=True)
-    if mode != "trunc":
-        return value(at)
-    a = at.get(at.arg(0), at.math, through=at.dtype)
-    b = at.get(at.arg(1), at.math, through=at.dtype)
-    return at.done(at.apply("trunc", at.apply("div", a, b)))
-
-
-def floor_divide(at: At) -> int:
-    if not at.dtype.is_floating_point:
-        return at.apply("int_floor_div", at.get(at.arg(0), at.dtype), at.const(at.arg(1)))
-    return binary("floor_div")(at)
+MODES = {
+    None: binary("div", exact_second=True),
+    "floor": division("floor_div", exact_second=True),
+    "trunc": _div_trunc,
+}
 
 
 def safe_divisor(node: Node) -> bool:
@@ -128,37 +116,26 @@ def safe_divisor(node: Node) -> bool:
 
 
 def div_when(node: Node) -> bool:
-    mode = node.kwargs.get("rounding_mode", node.args[2] if len(node.args) > 2 else None)
+    mode = argument(node, 2, "rounding_mode")
     return safe_divisor(node) if mode is not None else float_result(node)
 
 
-def modulo(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        if not at.dtype.is_floating_point:
-            return at.apply(f"int_{op}", at.get(at.arg(0), at.dtype), at.const(at.arg(1)))
-        return binary(op)(at)
-
-    return build
-
-
-def pow_number(at: At) -> int:
+def pow_number(at: At) -> Scalar:
     exponent = at.arg(1)
     x = at.get(at.arg(0), at.math, through=at.dtype)
-    square = at.apply("mul", x, x)
+    square = x * x
     if exponent == 2:
-        return at.done(square)
+        return square
     if exponent == 3:
-        return at.done(at.apply("mul", square, x))
+        return square * x
     special = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
     # eager does the same: pow and sqrt differ at -inf and -0
     through_pow = abs(exponent) == 0.5 and at.dtype == torch.float16
     if exponent in special and not through_pow:
-        return at.done(at.apply(special[exponent], x))
+        return x.apply(special[exponent])
     if exponent == -2:
-        return at.done(at.apply("reciprocal", square))
-    if exponent == 1:
-        return at.done(x)
-    return at.done(at.apply("pow", x, at.get(exponent, at.math, through=at.dtype)))
+        return square.reciprocal()
+    return x if exponent == 1 else x.pow(at.get(exponent, at.math, through=at.dtype))
 
 
 def pow_when(node: Node) -> bool:
@@ -167,24 +144,17 @@ def pow_when(node: Node) -> bool:
     )
 
 
-def compare(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
+def compare(op: str) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
         common = result_type(at.arg(0), at.arg(1))
-        a = at.get(at.arg(0), opmath(common), through=common)
-        b = at.get(at.arg(1), opmath(common), through=common)
-        if common == torch.bool and op in ("lt", "le", "gt", "ge"):
-            return compare_bools(at, op, a, b)
-        return at.apply(op, a, b)
+        a, b = at.operands(2, opmath(common), through=common)
+        if common != torch.bool or op in ("eq", "ne"):
+            return a.apply(op, b)
+        if op in ("gt", "ge"):
+            a, b = b, a
+        return ~a & b if op in ("lt", "gt") else ~a | b
 
     return build
-
-
-def compare_bools(at: At, op: str, a: int, b: int) -> int:
-    if op in ("gt", "ge"):
-        a, b = b, a
-    strict = op in ("lt", "gt")
-    not_a = at.apply("not", a)
-    return at.apply("and" if strict else "or", not_a, b)
 
 
 def compare_when(node: Node) -> bool:
@@ -198,16 +168,12 @@ def compare_when(node: Node) -> bool:
     return limits.min <= number <= limits.max
 
 
-def logical(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        return at.apply(op, at.get(at.arg(0), torch.bool), at.get(at.arg(1), torch.bool))
+def bits(op: str, dtype: torch.dtype | None = None) -> Callable[[At], Scalar]:
+    """An operator on bits, or on bools (`dtype`), of two operands."""
 
-    return build
-
-
-def bitwise(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        return at.apply(op, at.get(at.arg(0), at.dtype), at.get(at.arg(1), at.dtype))
+    def build(at: At) -> Scalar:
+        a, b = at.operands(2, dtype or at.dtype)
+        return a.apply(op, b)
 
     return build
 
@@ -222,3 +188,54 @@ def integer_result(node: Node) -> bool:
         and not node.meta.dtype.is_floating_point
         and fits_integer(node)
     )
+
+
+def _both(name: str, second: str = "Scalar") -> tuple[Any, Any]:
+    """The overloads of an operator for a tensor and for a number on the right."""
+    packet = getattr(aten, name)
+    return packet.Tensor, getattr(packet, second)
+
+
+_LOGIC = ("and", "or", "xor")
+_SHIFTS = (("left", "__lshift__", "shl"), ("right", "__rshift__", "shr"))
+
+fill(fits_integer, {
+    _both("add"): sum_of("add"),
+    _both("sub"): sum_of("sub"),
+    _both("rsub"): sum_of("sub", reverse=True),
+    _both("mul"): mul,
+}, symbolic="numbers")  # fmt: skip
+fill(float_result, {_both("div"): binary("div", exact_second=True)}, symbolic="numbers")
+fill(
+    compare_when, {_both(op): compare(op) for op in ("lt", "le", "gt", "ge", "eq", "ne")},
+    symbolic="numbers",
+)  # fmt: skip
+fill(div_when, {
+    (aten.div.Tensor_mode, aten.div.Scalar_mode):
+        lambda at: MODES[at.arg(2, "rounding_mode")](at),
+})  # fmt: skip
+fill(safe_divisor, {
+    (aten.floor_divide.default, aten.floor_divide.Scalar): division("floor_div"),
+    _both("remainder"): division("remainder"),
+    _both("fmod"): division("fmod"),
+})  # fmt: skip
+fill(pow_when, {aten.pow.Tensor_Scalar: pow_number})
+fill(float_result, {
+    (aten.pow.Tensor_Tensor, aten.pow.Scalar): binary("pow"),
+    aten.atan2.default: binary("atan2"),
+    aten.hypot.default: binary("hypot"),
+    aten.copysign.Tensor: binary("copysign"),
+    aten.fmax.default: other_extremum("fmax"),
+    aten.fmin.default: other_extremum("fmin"),
+})  # fmt: skip
+fill(not_bool, {
+    aten.maximum.default: extremum("maximum"),
+    aten.minimum.default: extremum("minimum"),
+})  # fmt: skip
+fill(always, {getattr(aten, f"logical_{op}").default: bits(op, torch.bool) for op in _LOGIC})
+fill(bitwise_when, {_both(f"bitwise_{op}"): bits(op) for op in _LOGIC})
+for _side, _operator, _op in _SHIFTS:
+    fill(integer_result, {
+        _both(f"bitwise_{_side}_shift", "Tensor_Scalar"): bits(_op),
+        _both(_operator): bits(_op),
+    })  # fmt: skip

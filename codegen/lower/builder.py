@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -299,6 +299,12 @@ class At:
         )
         return found.to(through or dtype).to(dtype)
 
+    def operands(
+        self, count: int, dtype: torch.dtype | None = None, through: torch.dtype | None = None
+    ) -> list[Scalar]:
+        """The first operands, see `get`; without a dtype in the type of the computation."""
+        return [self.get(self.arg(i), dtype or self.math, through) for i in range(count)]
+
     def full(self, operand: Node, where: Map) -> Scalar:
         """An operand's element at the given map."""
         return Scalar(self.builder, self.builder.element(operand, where))
@@ -362,7 +368,7 @@ def promoted(expression: Callable[..., Scalar]) -> Callable[[At], Scalar]:
 Dims = Callable[[Node], tuple[Node, tuple[int, ...], bool] | None]
 
 
-def _always(node: Node) -> bool:
+def always(node: Node) -> bool:
     return True
 
 
@@ -395,7 +401,7 @@ class Rule:
     build: Callable[[At], Any]
     kind: str = "pointwise"
     folds: Dims | None = None
-    when: Callable[[Node], bool] = _always
+    when: Callable[[Node], bool] = always
     rows: tuple[int, ...] = ()
     symbolic: str = ""
     far: Callable[[Node], tuple[Node, ...]] | None = None
@@ -417,6 +423,13 @@ class Rule:
 
 
 RULES: dict[Any, Rule] = {}
+
+
+def fill(when: Callable[[Node], bool], table: Mapping[Any, Any], **properties: Any) -> None:
+    """Add rules that share a condition and other properties; a key is an operator or a tuple."""
+    for key, build in table.items():
+        for op in key if isinstance(key, tuple) else (key,):
+            RULES[op] = Rule(build, when=when, **properties)
 
 
 def scatters(node: Node) -> bool:

@@ -8,7 +8,6 @@ by zero), have no rule and stay ATen steps. `builder.rule_for` reads the table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -16,71 +15,55 @@ from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import kind_of
 from ..loops import affine
 from ..loops.extents import in_vectors
-from . import binary, unary
 from . import conditions as when
-from .builder import RULES, At, Rule, Scalar
+from . import unary
+from .builder import At, Scalar, always, fill, over
 
 aten = torch.ops.aten
 
 
-def _where(at: At) -> int:
+def _where(at: At) -> Scalar:
     condition = at.get(at.arg(0), torch.bool)
-    return at.apply("where", condition, at.get(at.arg(1), at.dtype), at.get(at.arg(2), at.dtype))
+    return condition.where(at.get(at.arg(1), at.dtype), at.get(at.arg(2), at.dtype))
 
 
-def _masked_fill(at: At) -> int:
+def _masked_fill(at: At) -> Scalar:
     filled = at.get(at.arg(2), at.dtype)
-    return at.apply("where", at.get(at.arg(1), torch.bool), filled, at.get(at.arg(0), at.dtype))
+    return at.get(at.arg(1), torch.bool).where(filled, at.get(at.arg(0), at.dtype))
 
 
-def _addcmul(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        x, a, b = (at.get(at.arg(i), at.math) for i in range(3))
-        scale = at.const(at.arg(3, "value", 1))
-        if op == "div":
-            return at.done(at.apply("add", x, at.apply("div", at.apply("mul", scale, a), b)))
-        # an fma, as in the machine code of eager's kernel
-        return at.done(at.apply("fma", at.apply("mul", scale, a), b, x))
-
-    return build
-
-
-def _lerp(at: At) -> int:
-    start, end, weight = (at.get(at.arg(i), at.math) for i in range(3))
-    span = at.apply("sub", end, start)
-    near = at.apply("fma", weight, span, start)
+def _lerp(at: At) -> Scalar:
+    start, end, weight = at.operands(3)
+    span = end - start
+    near = weight.fma(span, start)
     if in_vectors(at.node):
-        far = at.apply("fma", at.apply("sub", weight, at.const(1.0)), span, end)
+        far = (weight - 1.0).fma(span, end)
     else:  # the same number, except for the signs of zeros
-        rest = at.apply("sub", at.const(1.0), weight)
-        far = at.apply("fma", at.apply("neg", span), rest, end)
-    small = at.apply("lt", at.apply("abs", weight), at.const(0.5))
-    return at.done(at.apply("where", small, near, far))
+        rest = 1.0 - weight
+        far = (-span).fma(rest, end)
+    return (abs(weight) < 0.5).where(near, far)
 
 
-def _filled(position: int, name: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        return at.get(at.arg(position, name), at.dtype)
-
-    return build
+def _filled(position: int, name: str) -> Callable[[At], Scalar]:
+    return lambda at: at.get(at.arg(position, name), at.dtype)
 
 
-def _number(value: int) -> Callable[[At], int]:
+def _number(value: int) -> Callable[[At], Scalar]:
     return lambda at: at.const(value, at.dtype)
 
 
-def _arange(at: At) -> int:
+def _arange(at: At) -> Scalar:
     start, step = at.arg(0), at.arg(2, "step", 1)
     form = at.where[0]
     if all(kind_of(number) == "int" for number in (start, step)):
-        return Scalar.to(at.index(affine.scaled(form, step, start)), at.dtype)
+        return at.index(affine.scaled(form, step, start))
     on_cpu = at.meta.device.type == "cpu"
     wide = torch.float64 if on_cpu else at.math  # eager: start + step * i in double, rounded once
-    position = Scalar.to(at.index(form), wide)
+    position = at.index(form).to(wide)
     if not on_cpu:  # eager: in its own type, by one instruction
-        return at.done(at.apply("fma", position, at.const(step, wide), at.const(start, wide)))
-    moved = at.apply("mul", position, at.const(step, wide))
-    return at.done(at.apply("add", at.const(start, wide), moved))
+        return position.fma(step, start)
+    moved = position * step
+    return at.const(start, wide) + moved
 
 
 def _arange_when(node: Node) -> bool:
@@ -88,8 +71,8 @@ def _arange_when(node: Node) -> bool:
     return not node.kwargs.get("pin_memory") and (node.meta.dtype.is_floating_point or not floats)
 
 
-def _triangle(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
+def _triangle(op: str) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
         row, column = at.where[-2], at.where[-1]
         n_axes = len(row.strides)
         ahead = affine.added([column, affine.scaled(row, -1)], n_axes)
@@ -99,8 +82,8 @@ def _triangle(op: str) -> Callable[[At], int]:
             bounds = (-rows, diagonal + 1) if op == "le" else (diagonal, columns)
             inside = at.inside((ahead, *bounds))
         else:
-            inside = at.apply(op, at.index(ahead), at.const(diagonal, torch.int64))
-        return at.apply("where", inside, at.get(at.arg(0), at.dtype), at.const(0, at.dtype))
+            inside = at.index(ahead).apply(op, diagonal)
+        return inside.where(at.get(at.arg(0), at.dtype), 0)
 
     return build
 
@@ -121,44 +104,35 @@ def _mask_is_bool(node: Node) -> bool:
     return isinstance(mask, Node) and mask.meta.dtype == torch.bool
 
 
-_MASK_SECOND = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor})
+_MASK_SECOND = (aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 
 
-def _batch_norm(at: At) -> int:
+def _batch_norm(at: At) -> Scalar:
     """Inference: x * alpha + beta with alpha = weight / sqrt(var + eps), beta = bias - mean *
     alpha.
 
     Both sums are rounded once, as in eager's kernel for the CPU.
     """
     x, weight, bias, mean, variance = (at.arg(i) for i in range(5))
-    eps = (
-        at.arg(6)
-        if at.node.target is aten._native_batch_norm_legit_no_training.default
-        else at.arg(7)
-    )
+    eps = at.arg(6 if at.node.target is _NO_TRAINING else 7)
     channel = (at.where[1],)
     kind = torch.float64 if x.meta.dtype == torch.float64 else torch.float32
 
-    def per_channel(node: Node | None, other: float) -> int:
-        if node is None:
-            return at.const(other, kind)
-        return Scalar.to(at.full(node, channel), kind)
+    def per_channel(node: Node | None, other: float) -> Scalar:
+        return at.const(other, kind) if node is None else at.full(node, channel).to(kind)
 
-    spread = at.apply("sqrt", at.apply("add", per_channel(variance, 1.0), at.const(eps, kind)))
+    spread = (per_channel(variance, 1.0) + eps).sqrt()
     # (x - mean) / spread * weight + bias, as eager computes it there
     if at.meta.device.type != "cpu":
-        value = Scalar.to(at.full(x, at.where), kind)
-        away = at.apply("sub", value, per_channel(mean, 0.0))
-        scaled = at.apply("mul", away, at.apply("div", per_channel(weight, 1.0), spread))
-        return at.done(at.apply("add", scaled, per_channel(bias, 0.0)))
-    alpha = at.apply("mul", at.apply("div", at.const(1.0, kind), spread), per_channel(weight, 1.0))
-    beta = at.apply("fma", at.apply("neg", per_channel(mean, 0.0)), alpha, per_channel(bias, 0.0))
-    value = Scalar.to(at.full(x, at.where), kind)
-    return at.done(at.apply("fma", value, alpha, beta))
+        away = at.full(x, at.where).to(kind) - per_channel(mean, 0.0)
+        return away * (per_channel(weight, 1.0) / spread) + per_channel(bias, 0.0)
+    alpha = 1.0 / spread * per_channel(weight, 1.0)
+    beta = (-per_channel(mean, 0.0)).fma(alpha, per_channel(bias, 0.0))
+    return at.full(x, at.where).to(kind).fma(alpha, beta)
 
 
 def _batch_norm_of_inference(node: Node) -> bool:
-    own_training = node.target is not aten._native_batch_norm_legit_no_training.default
+    own_training = node.target is not _NO_TRAINING
     return (
         not (own_training and node.args[5])
         and len(node.args[0].meta.shape) >= 2
@@ -166,140 +140,31 @@ def _batch_norm_of_inference(node: Node) -> bool:
     )
 
 
-def _register(
-    build: Callable[[At], Any],
-    names: Any,
-    when: Callable[[Node], bool] = lambda node: True,
-    kind: str = "pointwise",
-    symbolic: str = "",
-) -> None:
-    for op in names if isinstance(names, tuple) else (names,):
-        RULES[op] = Rule(build, kind, when=when, symbolic=symbolic)
+_NO_TRAINING = aten._native_batch_norm_legit_no_training.default
 
-
-for _name in (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin",
-    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
-    "erfc", "sigmoid",
-):  # fmt: skip
-    _register(unary.unary(_name), getattr(aten, _name).default, when.float_result)
-for _name in ("neg", "abs", "sign"):
-    _register(unary.unary(_name), getattr(aten, _name).default, when.not_bool)
-for _name in ("floor", "ceil", "trunc", "round"):
-    _register(unary.same_or_float(_name), getattr(aten, _name).default, when.not_bool)
-for _name in ("isnan", "isinf", "isfinite", "signbit"):
-    _op = getattr(aten, _name, None)
-    if _name != "signbit" and _op is not None:
-        _register(unary.test(_name), _op.default)
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    _packet = getattr(aten, _name)
-    _register(
-        binary.compare(_name),
-        (_packet.Tensor, _packet.Scalar),
-        binary.compare_when,
-        symbolic="numbers",
-    )
-for _name, _op in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor")):
-    _register(binary.logical(_op), getattr(aten, _name).default)
-for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
-    _packet = getattr(aten, _name)
-    _register(binary.bitwise(_op), (_packet.Tensor, _packet.Scalar), binary.bitwise_when)
-for _name, _op in (("bitwise_left_shift", "shl"), ("bitwise_right_shift", "shr")):
-    _packet = getattr(aten, _name)
-    _register(binary.bitwise(_op), (_packet.Tensor, _packet.Tensor_Scalar), binary.integer_result)
-for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):  # the operators << and >>
-    _packet = getattr(aten, _name)
-    _register(binary.bitwise(_op), (_packet.Tensor, _packet.Scalar), binary.integer_result)
-for _name in ("maximum", "minimum"):
-    _register(binary.extremum(_name), getattr(aten, _name).default, when.not_bool)
-for _name in ("fmax", "fmin"):
-    _register(binary.other_extremum(_name), getattr(aten, _name).default, when.float_result)
-for _name in ("atan2", "hypot"):
-    _register(binary.binary(_name), getattr(aten, _name).default, when.float_result)
-
-_register(binary.binary("copysign"), aten.copysign.Tensor, when.float_result)
-_register(
-    binary.sum_of("add"), (aten.add.Tensor, aten.add.Scalar), when.fits_integer, symbolic="numbers"
-)
-_register(
-    binary.sum_of("sub"), (aten.sub.Tensor, aten.sub.Scalar), when.fits_integer, symbolic="numbers"
-)
-_register(binary.rsub, (aten.rsub.Tensor, aten.rsub.Scalar), when.fits_integer, symbolic="numbers")
-_register(binary.mul, (aten.mul.Tensor, aten.mul.Scalar), when.fits_integer, symbolic="numbers")
-_register(
-    binary.binary("div", exact_second=True), (aten.div.Tensor, aten.div.Scalar), when.float_result,
-    symbolic="numbers",
-)  # fmt: skip
-_register(binary.div_mode, (aten.div.Tensor_mode, aten.div.Scalar_mode), binary.div_when)
-_register(
-    binary.floor_divide, (aten.floor_divide.default, aten.floor_divide.Scalar), binary.safe_divisor
-)
-_register(
-    binary.modulo("remainder"), (aten.remainder.Tensor, aten.remainder.Scalar), binary.safe_divisor
-)
-_register(binary.modulo("fmod"), (aten.fmod.Tensor, aten.fmod.Scalar), binary.safe_divisor)
-_register(binary.pow_number, aten.pow.Tensor_Scalar, binary.pow_when)
-_register(binary.binary("pow"), (aten.pow.Tensor_Tensor, aten.pow.Scalar), when.float_result)
-_register(unary.relu, aten.relu.default, when.not_bool)
-_register(unary.relu6, aten.relu6.default, when.not_bool)
-_register(unary.gelu, aten.gelu.default, when.float_result)
-_register(unary.silu, aten.silu.default, when.float_result)
-_register(unary.leaky_relu, aten.leaky_relu.default, when.float_result)
-_register(unary.elu, aten.elu.default, when.float_result)
-_register(unary.hardtanh, aten.hardtanh.default, unary.no_nan_bounds)
-_register(unary.hardswish, aten.hardswish.default, when.float_result)
-_register(unary.hardsigmoid, aten.hardsigmoid.default, when.float_result)
-_register(unary.softplus, aten.softplus.default, when.float_result)
-_register(unary.mish, aten.mish.default, when.float_result)
-_register(unary.clamp, (aten.clamp.default, aten.clamp.Tensor), unary.no_nan_bounds)
-_register(unary.clamp_min, (aten.clamp_min.default, aten.clamp_min.Tensor), unary.no_nan_bounds)
-_register(unary.clamp_max, (aten.clamp_max.default, aten.clamp_max.Tensor), unary.no_nan_bounds)
-_register(unary.logical_not, aten.logical_not.default)
-_register(unary.unary("not"), aten.bitwise_not.default)
-_register(unary.nan_to_num, aten.nan_to_num.default, when.not_bool)
-_register(unary.frac, aten.frac.default, when.float_result)
-_register(_where, aten.where.self, _mask_is_bool)
-_register(_masked_fill, (aten.masked_fill.Scalar, aten.masked_fill.Tensor), _mask_is_bool)
-_register(_addcmul("mul"), aten.addcmul.default, when.float_result)
-_register(_addcmul("div"), aten.addcdiv.default, when.float_result)
-_register(_lerp, (aten.lerp.Scalar, aten.lerp.Tensor), when.float_result)
-_register(
-    unary.copy, (aten.clone.default, aten._to_copy.default, aten.contiguous.default), _same_device
-)
-_register(unary.copy_from, aten.copy.default)
-_register(_triangle("le"), aten.tril.default, symbolic="sizes")
-_register(_triangle("ge"), aten.triu.default, symbolic="sizes")
-_register(_filled(1, "value"), (aten.fill.Scalar, aten.fill.Tensor), when.real_numbers)
-_register(
-    _filled(1, "fill_value"),
-    (aten.full.default, aten.full_like.default),
-    _on_cpu,
-    "create",
-    "shape",
-)
-_register(_filled(2, "fill_value"), aten.new_full.default, _on_cpu, "create", "shape")
-_register(_filled(0, "s"), aten.scalar_tensor.default, _on_cpu, "create", "shape")
-_register(
-    _number(0),
-    (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default),
-    _on_cpu,
-    "create",
-    "shape",
-)
-_register(
-    _number(1),
-    (aten.ones.default, aten.ones_like.default, aten.new_ones.default),
-    _on_cpu,
-    "create",
-    "shape",
-)
-_register(_arange, aten.arange.start_step, _arange_when, symbolic="sizes")
-_register(
-    _batch_norm,
-    (
-        aten.native_batch_norm.default,
-        aten.cudnn_batch_norm.default,
-        aten._native_batch_norm_legit_no_training.default,
-    ),
-    _batch_norm_of_inference,
-)
+fill(_mask_is_bool, {aten.where.self: _where, _MASK_SECOND: _masked_fill})
+fill(when.float_result, {
+    # an fma, as in the machine code of eager's kernel
+    aten.addcmul.default: over(lambda x, a, b, value=1: (value * a).fma(b, x)),
+    aten.addcdiv.default: over(lambda x, a, b, value=1: x + value * a / b),
+    (aten.lerp.Scalar, aten.lerp.Tensor): _lerp,
+})  # fmt: skip
+fill(_same_device, {
+    (aten.clone.default, aten._to_copy.default, aten.contiguous.default): unary.copy(0),
+})  # fmt: skip
+fill(when.real_numbers, {(aten.fill.Scalar, aten.fill.Tensor): _filled(1, "value")})
+fill(always, {
+    aten.tril.default: _triangle("le"),
+    aten.triu.default: _triangle("ge"),
+}, symbolic="sizes")  # fmt: skip
+fill(_arange_when, {aten.arange.start_step: _arange}, symbolic="sizes")
+fill(_on_cpu, {
+    (aten.full.default, aten.full_like.default): _filled(1, "fill_value"),
+    aten.new_full.default: _filled(2, "fill_value"),
+    aten.scalar_tensor.default: _filled(0, "s"),
+    (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default): _number(0),
+    (aten.ones.default, aten.ones_like.default, aten.new_ones.default): _number(1),
+}, kind="create", symbolic="shape")  # fmt: skip
+fill(_batch_norm_of_inference, {
+    (aten.native_batch_norm.default, aten.cudnn_batch_norm.default, _NO_TRAINING): _batch_norm,
+})  # fmt: skip

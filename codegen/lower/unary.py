@@ -10,135 +10,109 @@ import torch
 
 from ...ir.graph.nodes import Node
 from ..loops.extents import in_vectors
-from .builder import At, opmath
-from .conditions import fits_integer
+from .builder import At, Scalar, always, fill, opmath, over
+from .conditions import fits_integer, float_result, not_bool
 
 aten = torch.ops.aten
+FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin",
+    "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+    "erfc", "sigmoid",
+)  # fmt: skip
 
 
-def unary(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        return at.done(at.apply(op, at.get(at.arg(0), at.math)))
-
-    return build
+def unary(op: str) -> Callable[[At], Scalar]:
+    return over(lambda x: x.apply(op))
 
 
-def same_or_float(op: str) -> Callable[[At], int]:
-    """Rounding operators: integers pass unchanged."""
-
-    def build(at: At) -> int:
-        value = at.get(at.arg(0), at.math)
-        return at.done(at.apply(op, value) if at.dtype.is_floating_point else value)
-
-    return build
+def rounding(op: str) -> Callable[[At], Scalar]:
+    """Integers pass unchanged."""
+    return over(lambda x: x.apply(op) if x.dtype.is_floating_point else x)
 
 
-def test(op: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
+def test(op: str) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
         source = at.arg(0).meta.dtype
         if not source.is_floating_point:
             return at.const(op == "isfinite", torch.bool)
-        return at.apply(op, at.get(at.arg(0), opmath(source)))
+        return at.get(at.arg(0), opmath(source)).apply(op)
 
     return build
 
 
-def copy(at: At) -> int:
-    return at.get(at.arg(0), at.dtype)
+def copy(position: int) -> Callable[[At], Scalar]:
+    return lambda at: at.get(at.arg(position), at.dtype)
 
 
-def copy_from(at: At) -> int:
-    return at.get(at.arg(1), at.dtype)
+# --- activations ---
 
 
-def relu(at: At) -> int:
-    x, nothing = at.get(at.arg(0), at.math), at.const(0)
-    if not at.dtype.is_floating_point:
-        return at.apply("maximum", x, nothing)
-    return at.done(at.apply("where", at.apply("lt", x, nothing), nothing, x))
+def relu(x: Scalar) -> Scalar:
+    return (x < 0).where(0, x) if x.dtype.is_floating_point else x.maximum(0)
 
 
-def relu6(at: At) -> int:
-    return clamped(at, 0.0, 6.0)
-
-
-def gelu(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    if at.arg(1, "approximate", "none") == "tanh":
-        cube = at.apply("mul", at.apply("mul", x, x), x)
-        inner = at.apply("fma", at.const(0.044715), cube, x)
-        inner = at.apply("mul", at.const(math.sqrt(2.0 / math.pi)), inner)
-        grown = at.apply("add", at.const(1.0), at.apply("tanh", inner))
+def gelu(x: Scalar, approximate: str = "none") -> Scalar:
+    if approximate == "tanh":
+        cube = x * x * x
+        inner = x.const(0.044715).fma(cube, x)
+        inner = math.sqrt(2.0 / math.pi) * inner
+        grown = x.const(1.0) + inner.tanh()
     else:
-        grown = at.apply("erf", at.apply("mul", x, at.const(math.sqrt(0.5))))
-        grown = at.apply("add", at.const(1.0), grown)
-    return at.done(at.apply("mul", at.apply("mul", at.const(0.5), x), grown))
+        grown = 1.0 + (x * math.sqrt(0.5)).erf()
+    return 0.5 * x * grown
 
 
-def silu(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    return at.done(
-        at.apply("div", x, at.apply("add", at.const(1.0), at.apply("exp", at.apply("neg", x))))
-    )
+def leaky_relu(x: Scalar, negative_slope: float = 0.01) -> Scalar:
+    slope = x.const(negative_slope)
+    return (x > 0.0).where(x, x * slope)
 
 
-def leaky_relu(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    slope = at.const(at.arg(1, "negative_slope", 0.01))
-    positive = at.apply("gt", x, at.const(0.0))
-    return at.done(at.apply("where", positive, x, at.apply("mul", x, slope)))
+def elu(x: Scalar, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Scalar:
+    below = (x * input_scale).expm1() * (alpha * scale)
+    above = x * scale
+    return (x < 0.0).where(below, above)
 
 
-def elu(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    alpha, scale = at.arg(1, "alpha", 1), at.arg(2, "scale", 1)
-    inner = at.apply("expm1", at.apply("mul", x, at.const(at.arg(3, "input_scale", 1))))
-    below = at.apply("mul", inner, at.const(alpha * scale))
-    above = at.apply("mul", x, at.const(scale))
-    return at.done(at.apply("where", at.apply("lt", x, at.const(0.0)), below, above))
+def hard_part(x: Scalar) -> Scalar:
+    """min(max(x + 3, 0), 6)."""
+    shifted = x + 3.0
+    low, high = x.const(0.0), x.const(6.0)
+    shifted = (shifted < low).where(low, shifted)
+    return (shifted > high).where(high, shifted)
 
 
-def hardtanh(at: At) -> int:
-    return clamped(at, at.arg(1, "min_val", -1), at.arg(2, "max_val", 1))
+def softplus(x: Scalar, beta: Any = 1, threshold: Any = 20) -> Scalar:
+    factor, edge = x.const(beta), x.const(threshold)
+    grown = x * factor
+    soft = grown.exp().log1p() / factor
+    return (grown > edge).where(x, soft)
 
 
-def clamped(at: At, low: Any, high: Any) -> int:
+# --- bounds ---
+
+
+def clamped(at: At, low: Any, high: Any) -> Scalar:
     """clamp: nan stays. Of equal values the operand stays; if the bound is a tensor and eager uses
     vectors, the bound does.
     """
     x = at.get(at.arg(0), at.math, through=at.dtype)
-    if low is not None:
-        bound = at.get(low, at.math, through=at.dtype)
-        x = bounded(at, "lt", x, bound, isinstance(low, Node))
-    if high is not None:
-        bound = at.get(high, at.math, through=at.dtype)
-        x = bounded(at, "gt", x, bound, isinstance(high, Node))
-    return at.done(x)
+    for op, bound in (("lt", low), ("gt", high)):
+        if bound is not None:
+            limit = at.get(bound, at.math, through=at.dtype)
+            x = bounded(at, op, x, limit, isinstance(bound, Node))
+    return x
 
 
-def bounded(at: At, op: str, x: int, bound: int, may_be_nan: bool) -> int:
+def bounded(at: At, op: str, x: Scalar, bound: Scalar, may_be_nan: bool) -> Scalar:
     if not at.dtype.is_floating_point:
-        return at.apply("maximum" if op == "lt" else "minimum", x, bound)
+        return x.maximum(bound) if op == "lt" else x.minimum(bound)
     if may_be_nan and in_vectors(at.node):
         op = {"lt": "le", "gt": "ge"}[op]
-    beyond = at.apply(op, x, bound)
+    beyond = x.apply(op, bound)
     if may_be_nan:
-        beyond = at.apply("or", beyond, at.apply("isnan", bound))
-        found = at.apply("where", beyond, bound, x)
-        return at.apply("where", at.apply("isnan", x), x, found)
-    return at.apply("where", beyond, bound, x)
-
-
-def clamp(at: At) -> int:
-    return clamped(at, at.arg(1, "min"), at.arg(2, "max"))
-
-
-def clamp_min(at: At) -> int:
-    return clamped(at, at.arg(1, "min"), None)
-
-
-def clamp_max(at: At) -> int:
-    return clamped(at, None, at.arg(1, "max"))
+        found = (beyond | bound.isnan()).where(bound, x)
+        return x.isnan().where(x, found)
+    return beyond.where(bound, x)
 
 
 def no_nan_bounds(node: Node) -> bool:
@@ -146,56 +120,58 @@ def no_nan_bounds(node: Node) -> bool:
     return fits_integer(node) and not any(math.isnan(number) for number in numbers)
 
 
-def hard_part(at: At, x: int) -> int:
-    """min(max(x + 3, 0), 6)."""
-    shifted = at.apply("add", x, at.const(3.0))
-    low, high = at.const(0.0), at.const(6.0)
-    shifted = at.apply("where", at.apply("lt", shifted, low), low, shifted)
-    return at.apply("where", at.apply("gt", shifted, high), high, shifted)
-
-
-def hardswish(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    return at.done(at.apply("div", at.apply("mul", x, hard_part(at, x)), at.const(6.0)))
-
-
-def hardsigmoid(at: At) -> int:
-    return at.done(at.apply("div", hard_part(at, at.get(at.arg(0), at.math)), at.const(6.0)))
-
-
-def softplus(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    beta, threshold = at.const(at.arg(1, "beta", 1)), at.const(at.arg(2, "threshold", 20))
-    grown = at.apply("mul", x, beta)
-    soft = at.apply("div", at.apply("log1p", at.apply("exp", grown)), beta)
-    return at.done(at.apply("where", at.apply("gt", grown, threshold), x, soft))
-
-
-def mish(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    return at.done(at.apply("mul", x, at.apply("tanh", at.apply("log1p", at.apply("exp", x)))))
-
-
-def logical_not(at: At) -> int:
-    return at.apply("not", at.get(at.arg(0), torch.bool))
-
-
-def nan_to_num(at: At) -> int:
+def nan_to_num(at: At) -> Scalar:
     x = at.get(at.arg(0), at.math)
     if not at.dtype.is_floating_point:
-        return at.done(x)
+        return x
     limits = torch.finfo(at.dtype)
     names = (("nan", 0.0), ("posinf", limits.max), ("neginf", limits.min))
+    given = (at.arg(i, name) for i, (name, _other) in enumerate(names, 1))
     nan, high, low = (
-        other if at.arg(i + 1, name) is None else at.arg(i + 1, name)
-        for i, (name, other) in enumerate(names)
+        other if value is None else value
+        for value, (_name, other) in zip(given, names, strict=True)
     )
-    infinite = at.apply("isinf", x)
-    edge = at.apply("where", at.apply("gt", x, at.const(0.0)), at.const(high), at.const(low))
-    found = at.apply("where", infinite, edge, x)
-    return at.done(at.apply("where", at.apply("isnan", x), at.const(nan), found))
+    infinite = x.isinf()
+    edge = (x > 0.0).where(x.const(high), low)
+    found = infinite.where(edge, x)
+    return x.isnan().where(nan, found)
 
 
-def frac(at: At) -> int:
-    x = at.get(at.arg(0), at.math)
-    return at.done(at.apply("sub", x, at.apply("trunc", x)))
+fill(float_result, {getattr(aten, name).default: unary(name) for name in FUNCTIONS})
+fill(not_bool, {getattr(aten, name).default: unary(name) for name in ("neg", "abs", "sign")})
+fill(
+    not_bool,
+    {getattr(aten, name).default: rounding(name) for name in ("floor", "ceil", "trunc", "round")},
+)
+fill(always, {getattr(aten, name).default: test(name) for name in ("isnan", "isinf", "isfinite")})
+fill(float_result, {
+    aten.gelu.default: over(gelu),
+    aten.silu.default: over(lambda x: x / (x.const(1.0) + (-x).exp())),
+    aten.leaky_relu.default: over(leaky_relu),
+    aten.elu.default: over(elu),
+    aten.hardswish.default: over(lambda x: x * hard_part(x) / 6.0),
+    aten.hardsigmoid.default: over(lambda x: hard_part(x) / 6.0),
+    aten.softplus.default: over(softplus),
+    aten.mish.default: over(lambda x: x * x.exp().log1p().tanh()),
+    aten.frac.default: over(lambda x: x - x.trunc()),
+})  # fmt: skip
+fill(not_bool, {
+    aten.relu.default: over(relu),
+    aten.relu6.default: lambda at: clamped(at, 0.0, 6.0),
+    aten.nan_to_num.default: nan_to_num,
+})  # fmt: skip
+fill(no_nan_bounds, {
+    aten.hardtanh.default:
+        lambda at: clamped(at, at.arg(1, "min_val", -1), at.arg(2, "max_val", 1)),
+    (aten.clamp.default, aten.clamp.Tensor):
+        lambda at: clamped(at, at.arg(1, "min"), at.arg(2, "max")),
+    (aten.clamp_min.default, aten.clamp_min.Tensor):
+        lambda at: clamped(at, at.arg(1, "min"), None),
+    (aten.clamp_max.default, aten.clamp_max.Tensor):
+        lambda at: clamped(at, None, at.arg(1, "max")),
+})  # fmt: skip
+fill(always, {
+    aten.logical_not.default: lambda at: ~at.get(at.arg(0), torch.bool),
+    aten.bitwise_not.default: unary("not"),
+    aten.copy.default: copy(1),
+})  # fmt: skip
