@@ -19,7 +19,8 @@ from ...ir.symbolic.expr import Expr, greatest
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import as_real, positive
-from .builder import RULES, At, Rule, Scalar, opmath
+from .builder import RULES, At, Scalar, argument, fill, first_meta, opmath
+from .conditions import float_result
 
 aten = torch.ops.aten
 
@@ -33,37 +34,27 @@ def _normal(dims: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted({dim % rank if rank else 0 for dim in dims})) if rank else ()
 
 
-def _arg(node: Node, position: int, name: str, default: Any = None) -> Any:
-    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+Dims = tuple[Node, tuple[int, ...], bool]
 
 
-def _fold_dims(
-    dim_at: int | None, keep_at: int = 2, empty_is_none: bool = False
-) -> Callable[[Node], Any]:
-    """A reader of (operand, dims, keepdim) from the arguments; dim_at None: all dimensions are
-    reduced.
-    """
+def fold_dims(dim_at: int = 1, keep_at: int = 2) -> Callable[[Node], Dims]:
+    """A reader of (operand, dims, keepdim) from the arguments; no dims: all."""
 
-    def read(node: Node) -> tuple[Node, tuple[int, ...], bool]:
+    def read(node: Node) -> Dims:
         operand = node.args[0]
-        rank = len(operand.meta.shape)
-        if dim_at is None:
-            return operand, tuple(range(rank)), False
-        dims = _arg(node, dim_at, "dim")
-        if dims == () and empty_is_none:
-            return operand, (), True
-        return operand, _normal(dims, rank), bool(_arg(node, keep_at, "keepdim", False))
+        dims = _normal(argument(node, dim_at, "dim"), len(operand.meta.shape))
+        return operand, dims, bool(argument(node, keep_at, "keepdim", False))
 
     return read
 
 
-def _one_dim(node: Node) -> tuple[Node, tuple[int, ...], bool]:
+def one_dim(node: Node) -> Dims:
     """softmax and similar operators: one dimension, whose size stays."""
     operand = node.args[0]
     return operand, _normal(node.args[1], len(operand.meta.shape)), True
 
 
-def _norm_dims(node: Node) -> tuple[Node, tuple[int, ...], bool]:
+def _norm_dims(node: Node) -> Dims:
     operand = node.args[0]
     rank = len(operand.meta.shape)
     return operand, tuple(range(rank - len(node.args[1]), rank)), True
@@ -85,7 +76,7 @@ def _operand_map(at: At) -> Map:
     return tuple(found)
 
 
-def _own_map(at: At) -> Map:
+def own_map(at: At) -> Map:
     """The map of the reduced operand of a "normalize" rule: its result may be read at another
     position of the row.
     """
@@ -102,73 +93,57 @@ def _count(node: Node) -> Any:
     return math.prod(operand.meta.shape[dim] for dim in dims)
 
 
-def _folded(at: At, dtype: torch.dtype) -> int:
+def folded(at: At, dtype: torch.dtype) -> Scalar:
     """The operand's element at the position of the reduction, as dtype."""
-    return Scalar.to(at.full(at.arg(0), _operand_map(at)), dtype)
+    return at.full(at.arg(0), _operand_map(at)).to(dtype)
 
 
-def _fold(kind: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
+def _fold(kind: str) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
         given = at.arg(3, "dtype") if kind == "sum" else None
-        value = _folded(
-            at, at.dtype if given is not None or not at.dtype.is_floating_point else at.math
-        )
-        value = Scalar.to(value, at.math)
-        return at.done(at.reduce(kind, value))
+        exact = given is not None or not at.dtype.is_floating_point
+        return folded(at, at.dtype if exact else at.math).to(at.math).reduce(kind)
 
     return build
 
 
-def _truth(kind: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        return at.done(at.reduce(kind, _folded(at, torch.bool)))
-
-    return build
+def _mean(at: At) -> Scalar:
+    return folded(at, at.math).reduce("sum") / as_real(_count(at.node))
 
 
-def _mean(at: At) -> int:
-    total = at.reduce("sum", _folded(at, at.math))
-    return at.done(at.apply("div", total, at.const(as_real(_count(at.node)))))
+def _argument(kind: str) -> Callable[[At], Scalar]:
+    return lambda at: folded(at, opmath(at.arg(0).meta.dtype)).reduce(kind, torch.int64)
 
 
-def _argument(kind: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        source = at.arg(0).meta.dtype
-        return at.reduce(kind, _folded(at, opmath(source)), torch.int64)
-
-    return build
-
-
-def _with_place(kind: str) -> Callable[[At], tuple[int, int]]:
+def _with_place(kind: str) -> Callable[[At], tuple[Scalar, Scalar]]:
     """max.dim, min.dim: the value and its position. Of zeros of both signs eager's value is the
     first one.
     """
 
-    def build(at: At) -> tuple[int, int]:
-        value = _folded(at, opmath(at.dtype))
-        best = at.reduce(f"first {kind}" if at.dtype.is_floating_point else kind, value)
-        return at.done(best), at.reduce(f"arg{kind}", value, torch.int64)
+    def build(at: At) -> tuple[Scalar, Scalar]:
+        value = folded(at, opmath(at.dtype))
+        best = value.reduce(f"first {kind}" if at.dtype.is_floating_point else kind)
+        return best.to(at.dtype), value.reduce(f"arg{kind}", torch.int64)
 
     return build
 
 
-def _moments(at: At, value: int, count: Any) -> tuple[int, int]:
+def _moments(value: Scalar, count: Any) -> tuple[Scalar, Scalar]:
     """(mean, sum of squared distances from it)."""
-    mean = at.apply("div", at.reduce("sum", value), at.const(as_real(count), value.dtype))
-    away = at.apply("sub", value, mean)
-    return mean, at.reduce("sum", at.apply("mul", away, away))
+    mean = value.reduce("sum") / as_real(count)
+    away = value - mean
+    return mean, (away * away).reduce("sum")
 
 
 def _variance(root: bool, with_mean: bool = False) -> Callable[[At], Any]:
     def build(at: At) -> Any:
-        correction = _arg(at.node, 2, "correction")
-        count, kind = _count(at.node), _variance_math(at)
-        mean, squares = _moments(at, _folded(at, kind), count)
-        divisor = greatest(count - (1 if correction is None else correction), 0)
-        found = at.apply("div", squares, at.const(as_real(divisor), kind))
+        correction = argument(at.node, 2, "correction")
+        count = _count(at.node)
+        mean, squares = _moments(folded(at, _variance_math(at)), count)
+        found = squares / as_real(greatest(count - (1 if correction is None else correction), 0))
         if root:
-            found = at.apply("sqrt", found)
-        return (at.done(found), at.done(mean)) if with_mean else at.done(found)
+            found = found.sqrt()
+        return (found, mean) if with_mean else found
 
     return build
 
@@ -181,121 +156,91 @@ def _variance_math(at: At) -> torch.dtype:
     return torch.float64 if wide else at.math
 
 
-def _variance_dims(node: Node) -> tuple[Node, tuple[int, ...], bool]:
-    operand = node.args[0]
-    dims = _normal(_arg(node, 1, "dim"), len(operand.meta.shape))
-    return operand, dims, bool(node.kwargs.get("keepdim", False))
+def _logsumexp(at: At) -> Scalar:
+    value = folded(at, at.math)
+    top = value.reduce("max")
+    top = top.isinf().where(0.0, top)
+    return (value - top).exp().reduce("sum").log() + top
 
 
-def _logsumexp(at: At) -> int:
-    value = _folded(at, at.math)
-    top = at.reduce("max", value)
-    top = at.apply("where", at.apply("isinf", top), at.const(0.0), top)
-    total = at.reduce("sum", at.apply("exp", at.apply("sub", value, top)))
-    return at.done(at.apply("add", at.apply("log", total), top))
-
-
-def _vector_norm(at: At) -> int:
-    order = at.arg(1, "ord", 2)
-    kind = at.math
-    size = at.apply("abs", _folded(at, kind))
+def _vector_norm(at: At) -> Scalar:
+    order, size = at.arg(1, "ord", 2), abs(folded(at, at.math))
     if order in (math.inf, -math.inf):
-        return at.done(at.reduce("max" if order > 0 else "min", size))
-    if order == 1:
-        return at.done(at.reduce("sum", size))
-    return at.done(at.apply("sqrt", at.reduce("sum", at.apply("mul", size, size))))
-
-
-def _vector_norm_dims(node: Node) -> tuple[Node, tuple[int, ...], bool]:
-    operand = node.args[0]
-    dims = _normal(_arg(node, 2, "dim"), len(operand.meta.shape))
-    return operand, dims, bool(_arg(node, 3, "keepdim", False))
+        return size.reduce("max" if order > 0 else "min")
+    return size.reduce("sum") if order == 1 else (size * size).reduce("sum").sqrt()
 
 
 def _vector_norm_when(node: Node) -> bool:
     plain = node.kwargs.get("dtype") is None and node.meta.dtype.is_floating_point
-    return plain and _arg(node, 1, "ord", 2) in (1, 2, math.inf, -math.inf)
+    return plain and argument(node, 1, "ord", 2) in (1, 2, math.inf, -math.inf)
 
 
-def _softmax(logarithm: bool) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        folded = Scalar.to(at.full(at.arg(0), _own_map(at)), at.math)
-        top = at.reduce("max", folded)
-        total = at.reduce("sum", at.apply("exp", at.apply("sub", folded, top)))
-        value = Scalar.to(at.full(at.arg(0), at.where), at.math)
-        away = at.apply("sub", value, top)
-        if logarithm:
-            return at.done(at.apply("sub", away, at.apply("log", total)))
-        return at.done(at.apply("div", at.apply("exp", away), total))
+def _softmax(logarithm: bool) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
+        element = at.full(at.arg(0), own_map(at)).to(at.math)
+        top = element.reduce("max")
+        total = (element - top).exp().reduce("sum")
+        away = at.full(at.arg(0), at.where).to(at.math) - top
+        return away - total.log() if logarithm else away.exp() / total
 
     return build
 
 
-def _layer_norm(at: At) -> tuple[int, int, int]:
+def _layer_norm(at: At) -> tuple[Scalar, Scalar, Scalar]:
     x, shape, weight, bias, eps = (at.arg(i) for i in range(5))
-    kind = opmath(at.dtype)
-    value = Scalar.to(at.full(x, at.where), kind)
-    mean, squares = _moments(at, value, math.prod(shape))
-    variance = at.apply("div", squares, at.const(as_real(math.prod(shape)), kind))
-    spread = at.apply("rsqrt", at.apply("add", variance, at.const(eps, kind)))
-    found = at.apply("mul", at.apply("sub", value, mean), spread)
+    count = math.prod(shape)
+    value = at.full(x, at.where).to(at.math)
+    mean, squares = _moments(value, count)
+    spread = (squares / as_real(count) + eps).rsqrt()
+    found = (value - mean) * spread
     if weight is not None:
-        found = at.apply("mul", found, at.get(weight, kind))
+        found = found * at.get(weight, at.math)
     if bias is not None:
-        found = at.apply("add", found, at.get(bias, kind))
+        found = found + at.get(bias, at.math)
     elif at.meta.device.type == "cpu":
-        found = at.apply("add", found, at.const(0.0, kind))  # eager adds a bias here: -0 becomes 0
-    metas = at.node.meta
-    rows = (Scalar.to(n, m.dtype) for n, m in zip((mean, spread), metas[1:], strict=True))
-    return (at.done(found), *rows)  # type: ignore[return-value]
+        found = found + 0.0  # eager adds a bias here: -0 becomes 0
+    return found, mean, spread
 
 
-def _rms_norm(at: At) -> tuple[int, int]:
+def _rms_norm(at: At) -> tuple[Scalar, Scalar]:
     x, shape, weight, eps = (at.arg(i) for i in range(4))
-    kind = opmath(at.dtype)
     eps = torch.finfo(at.dtype).eps if eps is None else eps
-    value = Scalar.to(at.full(x, at.where), kind)
-    total = at.reduce("sum", at.apply("mul", value, value))
-    mean = at.apply("div", total, at.const(as_real(math.prod(shape)), kind))
-    spread = at.apply("rsqrt", at.apply("add", mean, at.const(eps, kind)))
-    found = at.apply("mul", value, spread)
-    if weight is not None:
-        found = at.apply("mul", found, at.get(weight, kind))
-    return at.done(found), Scalar.to(spread, at.node.meta[1].dtype)
+    value = at.full(x, at.where).to(at.math)
+    mean = (value * value).reduce("sum") / as_real(math.prod(shape))
+    spread = (mean + eps).rsqrt()
+    found = value * spread
+    return found if weight is None else found * at.get(weight, at.math), spread
 
 
 # --- conditions ---
 
 
-def _elements(node: Node) -> bool:
+def elements(node: Node) -> bool:
     """Whether there is an element to reduce; otherwise eager raises, or the result is not a plain
     identity.
     """
     return positive(node.args[0].meta.shape)
 
 
-def _number_result(node: Node) -> bool:
-    meta = node.meta[0] if isinstance(node.meta, tuple) else node.meta
-    return _elements(node) and meta.dtype != torch.bool
+def number_result(node: Node) -> bool:
+    return elements(node) and first_meta(node).dtype != torch.bool
 
 
 def _float_operand(node: Node) -> bool:
-    meta = node.meta[0] if isinstance(node.meta, tuple) else node.meta
     return (
-        _elements(node)
-        and meta.dtype.is_floating_point
+        elements(node)
+        and first_meta(node).dtype.is_floating_point
         and node.args[0].meta.dtype.is_floating_point
     )
 
 
 def _variance_when(node: Node) -> bool:
-    whole = isinstance(_arg(node, 2, "correction"), (int, type(None)))
+    whole = isinstance(argument(node, 2, "correction"), (int, type(None)))
     return _float_operand(node) and (whole or not isinstance(_count(node), Expr))
 
 
 def _float_sum(node: Node) -> bool:
-    meta = node.meta
-    return _elements(node) and meta.dtype.is_floating_point
+    return elements(node) and float_result(node)
 
 
 def _same_dtype(node: Node) -> bool:
@@ -308,62 +253,55 @@ def _same_dtype(node: Node) -> bool:
 def _layer_norm_when(node: Node) -> bool:
     others = [n for n in node.args[2:4] if n is not None]
     plain = all(n.meta.dtype == node.args[0].meta.dtype for n in others)
-    return _elements(node) and plain and node.args[0].meta.dtype.is_floating_point
+    return elements(node) and plain and node.args[0].meta.dtype.is_floating_point
 
 
-def _bool_or_number(node: Node) -> bool:
-    return _elements(node) and node.meta.dtype == torch.bool
+def _bool_result(node: Node) -> bool:
+    return elements(node) and node.meta.dtype == torch.bool
 
 
-_ALL, _DIM, _DIMS = _fold_dims(None), _fold_dims(1), _fold_dims(1)
+DIMS = fold_dims()
 
-
-def _fold_rule(build: Any, folds: Any, when: Any) -> Rule:
-    return Rule(build, "fold", folds, when)
-
-
-RULES.update(
-    {
-        aten.sum.default: _fold_rule(_fold("sum"), _ALL, _number_result),
-        aten.sum.dim_IntList: _fold_rule(_fold("sum"), _DIMS, _number_result),
-        aten.prod.default: _fold_rule(_fold("prod"), _ALL, _number_result),
-        aten.prod.dim_int: _fold_rule(_fold("prod"), _DIM, _number_result),
-        aten.amax.default: _fold_rule(_fold("max"), _DIMS, _number_result),
-        aten.amin.default: _fold_rule(_fold("min"), _DIMS, _number_result),
-        aten.max.default: _fold_rule(_fold("max"), _ALL, _number_result),
-        aten.min.default: _fold_rule(_fold("min"), _ALL, _number_result),
-        aten.max.dim: Rule(_with_place("max"), "fold", _DIM, _number_result, rows=(0, 1)),
-        aten.min.dim: Rule(_with_place("min"), "fold", _DIM, _number_result, rows=(0, 1)),
-        aten.argmax.default: _fold_rule(_argument("argmax"), _DIM, _number_result),
-        aten.argmin.default: _fold_rule(_argument("argmin"), _DIM, _number_result),
-        aten.any.default: _fold_rule(_truth("any"), _ALL, _bool_or_number),
-        aten.any.dim: _fold_rule(_truth("any"), _DIM, _bool_or_number),
-        aten.any.dims: _fold_rule(_truth("any"), _DIMS, _bool_or_number),
-        aten.all.default: _fold_rule(_truth("all"), _ALL, _bool_or_number),
-        aten.all.dim: _fold_rule(_truth("all"), _DIM, _bool_or_number),
-        aten.all.dims: _fold_rule(_truth("all"), _DIMS, _bool_or_number),
-        aten.mean.default: _fold_rule(_mean, _ALL, _float_sum),
-        aten.mean.dim: _fold_rule(_mean, _DIMS, _float_sum),
-        aten.var.correction: _fold_rule(_variance(False), _variance_dims, _variance_when),
-        aten.std.correction: _fold_rule(_variance(True), _variance_dims, _variance_when),
-        aten.var_mean.correction: Rule(
-            _variance(False, True), "fold", _variance_dims, _variance_when, rows=(0, 1)
-        ),
-        aten.std_mean.correction: Rule(
-            _variance(True, True), "fold", _variance_dims, _variance_when, rows=(0, 1)
-        ),
-        aten.logsumexp.default: _fold_rule(_logsumexp, _DIMS, _float_operand),
-        aten.linalg_vector_norm.default: _fold_rule(
-            _vector_norm, _vector_norm_dims, _vector_norm_when
-        ),
-        aten._softmax.default: Rule(_softmax(False), "normalize", _one_dim, _same_dtype),
-        aten._log_softmax.default: Rule(_softmax(True), "normalize", _one_dim, _same_dtype),
-        aten.native_layer_norm.default: Rule(
-            _layer_norm, "normalize", _norm_dims, _layer_norm_when, (1, 2), "sizes"
-        ),
-    }
-)
+fill(number_result, {
+    (aten.sum.default, aten.sum.dim_IntList): _fold("sum"),
+    (aten.prod.default, aten.prod.dim_int): _fold("prod"),
+    (aten.amax.default, aten.max.default): _fold("max"),
+    (aten.amin.default, aten.min.default): _fold("min"),
+    aten.argmax.default: _argument("argmax"),
+    aten.argmin.default: _argument("argmin"),
+}, kind="fold", folds=DIMS)  # fmt: skip
+fill(number_result, {
+    aten.max.dim: _with_place("max"),
+    aten.min.dim: _with_place("min"),
+}, kind="fold", folds=DIMS, rows=(0, 1))  # fmt: skip
+fill(_bool_result, {
+    (aten.any.default, aten.any.dim, aten.any.dims): _fold("any"),
+    (aten.all.default, aten.all.dim, aten.all.dims): _fold("all"),
+}, kind="fold", folds=DIMS)  # fmt: skip
+fill(_float_sum, {(aten.mean.default, aten.mean.dim): _mean}, kind="fold", folds=DIMS)
+fill(_variance_when, {
+    aten.var.correction: _variance(root=False),
+    aten.std.correction: _variance(root=True),
+}, kind="fold", folds=DIMS)  # fmt: skip
+fill(_variance_when, {
+    aten.var_mean.correction: _variance(root=False, with_mean=True),
+    aten.std_mean.correction: _variance(root=True, with_mean=True),
+}, kind="fold", folds=DIMS, rows=(0, 1))  # fmt: skip
+fill(_float_operand, {aten.logsumexp.default: _logsumexp}, kind="fold", folds=DIMS)
+fill(
+    _vector_norm_when, {aten.linalg_vector_norm.default: _vector_norm},
+    kind="fold", folds=fold_dims(2, 3),
+)  # fmt: skip
+fill(_same_dtype, {
+    aten._softmax.default: _softmax(logarithm=False),
+    aten._log_softmax.default: _softmax(logarithm=True),
+}, kind="normalize", folds=one_dim)  # fmt: skip
+fill(
+    _layer_norm_when, {aten.native_layer_norm.default: _layer_norm},
+    kind="normalize", folds=_norm_dims, rows=(1, 2), symbolic="sizes",
+)  # fmt: skip
 if hasattr(aten, "_fused_rms_norm"):
-    RULES[aten._fused_rms_norm.default] = Rule(
-        _rms_norm, "normalize", _norm_dims, _layer_norm_when, (1,), "sizes"
-    )
+    fill(
+        _layer_norm_when, {aten._fused_rms_norm.default: _rms_norm},
+        kind="normalize", folds=_norm_dims, rows=(1,), symbolic="sizes",
+    )  # fmt: skip

@@ -14,17 +14,10 @@ import torch
 
 from ...ir.graph.nodes import Meta, Node
 from ..loops import affine
-from .builder import RULES, At, Rule, Scalar, opmath
-from .reduction import _elements, _own_map
+from .builder import At, Scalar, fill, opmath
+from .reduction import number_result, one_dim, own_map
 
 aten = torch.ops.aten
-
-
-def _along(node: Node) -> tuple[Node, tuple[int, ...], bool]:
-    """(operand, the one dimension, which stays)."""
-    operand = node.args[0]
-    rank = len(operand.meta.shape)
-    return operand, (node.args[1] % rank,) if rank else (), True
 
 
 def _carried(meta: Meta) -> torch.dtype:
@@ -41,40 +34,37 @@ def _in_turn(kind: str, meta: Meta) -> bool:
     return dtype.is_floating_point and (kind == "prod" or dtype == torch.float64)
 
 
-def _cumulative(kind: str) -> Callable[[At], int]:
-    def build(at: At) -> int:
-        value = Scalar.to(at.full(at.arg(0), _own_map(at)), at.dtype)
-        value = Scalar.to(value, _carried(at.meta))
+def _cumulative(kind: str) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
+        value = at.full(at.arg(0), own_map(at)).to(at.dtype)
         order = f"{kind} in turn" if _in_turn(kind, at.meta) else kind
-        return at.done(at.scan(order, value))
+        return value.to(_carried(at.meta)).scan(order)
 
     return build
 
 
-def _best_so_far(kind: str) -> Callable[[At], tuple[int, int]]:
+def _best_so_far(kind: str) -> Callable[[At], tuple[Scalar, Scalar]]:
     """cummax, cummin: the value, and the last position that had it; a nan stays, and each later nan
     replaces it.
     """
 
-    def build(at: At) -> tuple[int, int]:
-        where = _own_map(at)
-        value = Scalar.to(at.full(at.arg(0), where), opmath(at.dtype))
-        best = at.scan(kind, value)
-        taken = at.apply("eq", value, best)
+    def build(at: At) -> tuple[Scalar, Scalar]:
+        value = at.full(at.arg(0), own_map(at)).to(opmath(at.dtype))
+        best = value.scan(kind)
+        taken = value == best
         if at.dtype.is_floating_point:
-            taken = at.apply("or", taken, at.apply("isnan", value))
+            taken = taken | value.isnan()
         axis = affine.axis_form(at.builder.n_outer, len(at.builder.axes))
-        place = at.apply("where", taken, at.index(axis), at.const(0, torch.int64))
-        return at.done(best), at.scan("max", place)
+        place = taken.where(at.index(axis), 0)
+        return best.to(at.dtype), place.scan("max")
 
     return build
 
 
 def _cumulative_when(node: Node) -> bool:
-    meta = node.meta[0] if isinstance(node.meta, tuple) else node.meta
     shape = node.args[0].meta.shape
     along = bool(shape) and shape[node.args[1] % len(shape)] != 1
-    return along and _elements(node) and meta.dtype != torch.bool
+    return along and number_result(node)
 
 
 def _alone(kind: str) -> Callable[[Node], bool]:
@@ -89,15 +79,12 @@ def _alone(kind: str) -> Callable[[Node], bool]:
     return better
 
 
-RULES.update(
-    {
-        aten.cumsum.default: Rule(
-            _cumulative("sum"), "normalize", _along, _cumulative_when, alone=_alone("sum")
-        ),
-        aten.cumprod.default: Rule(
-            _cumulative("prod"), "normalize", _along, _cumulative_when, alone=_alone("prod")
-        ),
-        aten.cummax.default: Rule(_best_so_far("max"), "normalize", _along, _cumulative_when),
-        aten.cummin.default: Rule(_best_so_far("min"), "normalize", _along, _cumulative_when),
-    }
-)
+for _kind, _op in (("sum", aten.cumsum.default), ("prod", aten.cumprod.default)):
+    fill(
+        _cumulative_when, {_op: _cumulative(_kind)},
+        kind="normalize", folds=one_dim, alone=_alone(_kind),
+    )  # fmt: skip
+fill(_cumulative_when, {
+    aten.cummax.default: _best_so_far("max"),
+    aten.cummin.default: _best_so_far("min"),
+}, kind="normalize", folds=one_dim)  # fmt: skip
