@@ -422,6 +422,16 @@ class Rule:
         return self.alone if isinstance(self.alone, bool) else self.alone(node)
 
 
+def first_operand(node: Node) -> tuple[Node, ...]:
+    """`Rule.far` of an operator whose first operand is in memory."""
+    return (node.args[0],)
+
+
+def no_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    """`Rule.near` of an operator whose other operands are no tensors."""
+    return []
+
+
 RULES: dict[Any, Rule] = {}
 
 

@@ -24,7 +24,7 @@ from ...ir.symbolic.expr import decided, is_symbolic
 from ..loops.affine import Map
 from ..loops.extents import positive, surely
 from ..loops.loop_nest import Index
-from .builder import RULES, At, Rule, Scalar
+from .builder import At, Scalar, fill, first_operand, no_near
 
 aten = torch.ops.aten
 FEW_ELEMENTS = 1 << 31  # positions of a tensor with fewer elements are 32-bit numbers
@@ -48,7 +48,7 @@ class Side:
         return self.size is self.out or surely("==", self.size, self.out)
 
 
-Tap = tuple[Index, int | None]  # the position along a dimension, and its weight
+Tap = tuple[Index, Scalar | None]  # the position along a dimension, and its weight
 
 
 def _sides(node: Node) -> list[Side]:
@@ -79,7 +79,7 @@ def _whole(node: Node) -> torch.dtype:
 # --- the positions that an output reads ---
 
 
-def _scale(at: At, side: Side, kind: torch.dtype) -> int:
+def _scale(at: At, side: Side, kind: torch.dtype) -> Scalar:
     """Steps of the operand per step of the result; a quotient of two sizes is rounded as
     in eager.
     """
@@ -91,84 +91,75 @@ def _scale(at: At, side: Side, kind: torch.dtype) -> int:
     elif side.given is not None and side.given > 0:
         return at.const(1.0 / side.given, kind)
     if is_symbolic((over, under)):
-        return at.apply("div", at.const(over, kind), at.const(under, kind))
+        return at.const(over, kind) / under
     quotient = torch.tensor(over, dtype=kind) / torch.tensor(under, dtype=kind)
     return at.const(quotient.item(), kind)
 
 
-def _position(at: At, form: Index, kind: torch.dtype) -> int:
-    return Scalar.to(at.index(form, _whole(at.node)), kind)
+def _position(at: At, form: Index, kind: torch.dtype) -> Scalar:
+    return at.index(form, _whole(at.node)).to(kind)
 
 
-def _centre(at: At, form: Index, side: Side, kind: torch.dtype, cubic: bool = False) -> int:
+def _centre(at: At, form: Index, side: Side, kind: torch.dtype, cubic: bool = False) -> Scalar:
     """The coordinate in the operand, of type `kind`."""
     scale, place = _scale(at, side, kind), _position(at, form, kind)
     if side.aligned:
-        return at.apply("mul", scale, place)
-    middle = at.apply("add", place, at.const(0.5, kind))
-    found = at.apply("fma", scale, middle, at.const(-0.5, kind))
-    return found if cubic else at.apply("maximum", found, at.const(0.0, kind))
+        return scale * place
+    found = scale.fma(place + 0.5, -0.5)
+    return found if cubic else found.maximum(0.0)
 
 
-def _below(at: At, real: int, side: Side) -> int:
+def _below(at: At, real: Scalar, side: Side) -> Scalar:
     """min(int(floor(float(real))), size - 1): eager uses floorf for doubles, too."""
-    whole = _whole(at.node)
-    low = at.apply("floor", Scalar.to(real, torch.float32))
-    return at.apply("minimum", Scalar.to(low, whole), at.const(side.size - 1, whole))
+    return real.to(torch.float32).floor().to(_whole(at.node)).minimum(side.size - 1)
 
 
-def _part(at: At, real: int, low: int, kind: torch.dtype) -> int:
+def _part(real: Scalar, low: Scalar) -> Scalar:
     """The distance from that position, in [0, 1]."""
-    part = at.apply("sub", real, Scalar.to(low, kind))
-    return at.apply("minimum", at.apply("maximum", part, at.const(0.0, kind)), at.const(1.0, kind))
+    return (real - low.to(real.dtype)).maximum(0.0).minimum(1.0)
 
 
 # --- taps of one dimension ---
 
 
 def _linear_taps(at: At, form: Index, side: Side) -> list[Tap]:
-    kind, whole = _kind(at.node), _whole(at.node)
+    kind = _kind(at.node)
     if side.as_is:
         return [(form, at.const(1.0, kind)), (form, at.const(0.0, kind))]
     real = _centre(at, form, side, kind)
     low = _below(at, real, side)
-    high = at.apply("add", low, at.const(1, whole))
-    high = at.apply("minimum", high, at.const(side.size - 1, whole))
-    part = _part(at, real, low, kind)
-    rest = at.apply("sub", at.const(1.0, kind), part)
-    return [(at.place(low), rest), (at.place(high), part)]
+    high = (low + 1).minimum(side.size - 1)
+    part = _part(real, low)
+    return [(at.place(low), 1.0 - part), (at.place(high), part)]
 
 
 def _cubic_taps(at: At, form: Index, side: Side) -> list[Tap]:
-    kind, whole = _kind(at.node), _whole(at.node)
-    real = _centre(at, form, side, kind, cubic=True)
+    real = _centre(at, form, side, _kind(at.node), cubic=True)
     low = _below(at, real, side)
-    last, zero = at.const(side.size - 1, whole), at.const(0, whole)
-    places = []
-    for step in range(-1, 3):
-        moved = at.apply("add", low, at.const(step, whole)) if step else low
-        places.append(at.apply("maximum", at.apply("minimum", moved, last), zero))
-    weights = _cubic_weights(at, _part(at, real, low, kind), kind)
+    last, zero = low.const(side.size - 1), low.const(0)
+    moved = (low + step if step else low for step in range(-1, 3))
+    places = [place.minimum(last).maximum(zero) for place in moved]
+    weights = _cubic_weights(_part(real, low))
     return [(at.place(place), weight) for place, weight in zip(places, weights, strict=True)]
 
 
-def _cubic_weights(at: At, part: int, kind: torch.dtype) -> list[int]:
+def _cubic_weights(part: Scalar) -> list[Scalar]:
     """Cubic convolution with a = -0.75 (Keys 1981), as in ATen's UpSample.h."""
-    a, one = -0.75, at.const(1.0, kind)
+    a, one = -0.75, part.const(1.0)
 
-    def horner(x: int, first: float, *others: float) -> int:
-        found = at.const(first, kind)
+    def horner(x: Scalar, first: float, *others: float) -> Scalar:
+        found = x.const(first)
         for other in others:
-            found = at.apply("fma", found, x, at.const(other, kind))
+            found = found.fma(x, other)
         return found
 
-    def near(x: int) -> int:  # ((a + 2) x - (a + 3)) x x + 1
-        return at.apply("fma", at.apply("mul", horner(x, a + 2, -(a + 3)), x), x, one)
+    def near(x: Scalar) -> Scalar:  # ((a + 2) x - (a + 3)) x x + 1
+        return (horner(x, a + 2, -(a + 3)) * x).fma(x, one)
 
-    def far(x: int) -> int:  # ((a x - 5 a) x + 8 a) x - 4 a
-        return horner(at.apply("add", x, one), a, -5 * a, 8 * a, -4 * a)
+    def far(x: Scalar) -> Scalar:  # ((a x - 5 a) x + 8 a) x - 4 a
+        return horner(x + one, a, -5 * a, 8 * a, -4 * a)
 
-    rest = at.apply("sub", one, part)
+    rest = one - part
     return [far(part), near(part), near(rest), far(rest)]
 
 
@@ -183,12 +174,9 @@ def _nearest_taps(at: At, form: Index, side: Side) -> list[Tap]:
     if side.as_is and (listed or side.given in (None, 1.0)):
         return [(form, None)]
     kind = torch.float32 if listed else _kind(at.node)
-    if listed and side.out == 2 * side.size:
-        scale = at.const(0.5, kind)
-    else:
-        scale = _scale(at, side, kind)
-    real = at.apply("mul", _position(at, form, kind), scale)
-    return [(at.place(_below(at, real, side)), None)]
+    doubled = listed and side.out == 2 * side.size
+    scale = at.const(0.5, kind) if doubled else _scale(at, side, kind)
+    return [(at.place(_below(at, _position(at, form, kind) * scale, side)), None)]
 
 
 def _exact_taps(at: At, form: Index, side: Side) -> list[Tap]:
@@ -199,10 +187,9 @@ def _exact_taps(at: At, form: Index, side: Side) -> list[Tap]:
     kind = torch.float32 if listed else _kind(at.node)
     half = at.const(0.5, kind)
     if listed:
-        middle = at.apply("add", _position(at, form, kind), half)
-        real = at.apply("mul", middle, _scale(at, side, kind))
+        real = (_position(at, form, kind) + half) * _scale(at, side, kind)
     else:
-        real = at.apply("add", _centre(at, form, side, kind), half)
+        real = _centre(at, form, side, kind) + half
     return [(at.place(_below(at, real, side)), None)]
 
 
@@ -229,32 +216,32 @@ def _decided_kernel(node: Node) -> bool:
 Taps = Callable[[At, Index, Side], list[Tap]]
 
 
-def _interpolation(taps: Taps) -> Callable[[At], int]:
-    def build(at: At) -> int:
+def _interpolation(taps: Taps) -> Callable[[At], Scalar]:
+    def build(at: At) -> Scalar:
         sides = _sides(at.node)
         rows = [taps(at, form, side) for form, side in zip(at.where[2:], sides, strict=True)]
-        return at.done(_mixed(at, at.where[:2], rows))
+        return _mixed(at, at.where[:2], rows)
 
     return build
 
 
-def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> int:
+def _mixed(at: At, before: Map, rows: Sequence[list[Tap]]) -> Scalar:
     """The sum over the taps of the dimensions from here on; those of the last one are
     summed first.
     """
     if not rows:
         value = at.fetch(at.arg(0), before)
-        return value if _RANKS_OF_ONE[at.node.target] else Scalar.to(value, _kind(at.node))
+        return value if at.node.target in _ONE_TAP else value.to(_kind(at.node))
     found = [(_mixed(at, (*before, place), rows[1:]), weight) for place, weight in rows[0]]
     (first, weight), *others = found
     if weight is None:
         return first
     if len(others) == 1:  # the first product is not rounded by itself
         other, part = others[0]
-        return at.apply("fma", first, weight, at.apply("mul", other, part))  # type: ignore[arg-type]
-    total = at.apply("mul", first, weight)
+        return first.fma(weight, other * part)
+    total = first * weight
     for other, part in others:
-        total = at.apply("fma", other, part, total)  # type: ignore[arg-type]
+        total = other.fma(part, total)
     return total
 
 
@@ -273,42 +260,24 @@ def _when(node: Node) -> bool:
         return False
     if any(decided("==", side.size, side.out) is None for side in sides):
         return False
-    return not _RANKS_OF_ONE[node.target] or _decided_kernel(node)
+    return node.target not in _ONE_TAP or _decided_kernel(node)
 
 
-def _first(node: Node) -> tuple[Node, ...]:
-    return (node.args[0],)
-
-
-def _nothing_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
-    return []
-
-
-_NEAREST = {
-    aten.upsample_nearest1d.default: 1, aten.upsample_nearest2d.default: 2,
-    aten.upsample_nearest3d.default: 3,
-}  # fmt: skip
-_EXACT = {
-    aten._upsample_nearest_exact1d.default: 1, aten._upsample_nearest_exact2d.default: 2,
-    aten._upsample_nearest_exact3d.default: 3,
-}  # fmt: skip
+_NEAREST = {getattr(aten, f"upsample_nearest{rank}d").default: rank for rank in (1, 2, 3)}
+_EXACT = {getattr(aten, f"_upsample_nearest_exact{rank}d").default: rank for rank in (1, 2, 3)}
 _LINEAR = {
     aten.upsample_linear1d.default: 1, aten.upsample_bilinear2d.default: 2,
     aten.upsample_trilinear3d.default: 3,
 }  # fmt: skip
 _CUBIC = {aten.upsample_bicubic2d.default: 2}
-_TABLE: tuple[tuple[dict[Any, int], Taps, bool], ...] = (
-    (_NEAREST, _nearest_taps, True),
-    (_EXACT, _exact_taps, True),
-    (_LINEAR, _linear_taps, True),
-    (_CUBIC, _cubic_taps, True),
-)
-_RANKS = {op: rank for ops, _taps, _alone in _TABLE for op, rank in ops.items()}
-_RANKS_OF_ONE = {op: op in _NEAREST or op in _EXACT for op in _RANKS}  # one tap, no arithmetic
+_ONE_TAP = {**_NEAREST, **_EXACT}  # no arithmetic
+_RANKS = {**_ONE_TAP, **_LINEAR, **_CUBIC}
 
-for _ops, _taps, _alone in _TABLE:
-    for _op in _ops:
-        RULES[_op] = Rule(
-            _interpolation(_taps), when=_when, far=_first, near=_nothing_near, alone=_alone,
-            moves=_RANKS_OF_ONE[_op], symbolic="sizes",
-        )  # fmt: skip
+fill(_when, {
+    tuple(_NEAREST): _interpolation(_nearest_taps),
+    tuple(_EXACT): _interpolation(_exact_taps),
+}, far=first_operand, near=no_near, moves=True, symbolic="sizes")  # fmt: skip
+fill(_when, {
+    tuple(_LINEAR): _interpolation(_linear_taps),
+    tuple(_CUBIC): _interpolation(_cubic_taps),
+}, far=first_operand, near=no_near, symbolic="sizes")  # fmt: skip

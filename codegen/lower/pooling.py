@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,10 +19,9 @@ from ...ir.dataclass import dataclass
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import is_symbolic
 from ..loops import affine
-from ..loops.affine import Map
 from ..loops.extents import positive, surely
 from ..loops.loop_nest import Index
-from .builder import RULES, At, Rule, Scalar
+from .builder import At, Scalar, argument, fill, first_meta, first_operand, no_near
 
 aten = torch.ops.aten
 MAX_WINDOW = 16  # in elements
@@ -61,14 +60,14 @@ def _each(value: Any, count: int, default: Any = 0) -> tuple[int, ...]:
 
 
 def _windows(node: Node) -> list[Window]:
-    x, out = node.args[0].meta.shape, _first_meta(node).shape
+    x, out = node.args[0].meta.shape, first_meta(node).shape
     count = _RANKS[node.target]
     if node.target in _ADAPTIVE:
         parts = [i // o for i, o in zip(x[-count:], out[-count:], strict=True)]
         rows = zip(parts, parts, _each(0, count), _each(1, count), strict=True)
     else:
         names = ("kernel_size", "stride", "padding", "dilation")
-        given = [_argument(node, at, names[at - 1]) for at in range(1, 5)]
+        given = [argument(node, at, name) for at, name in enumerate(names, 1)]
         if node.target not in _MAXIMA:
             given[3] = 1
         sizes = _each(given[0], count)
@@ -77,15 +76,7 @@ def _windows(node: Node) -> list[Window]:
     return [Window(i, *row, o) for i, row, o in zip(x[-count:], rows, out[-count:], strict=True)]
 
 
-def _argument(node: Node, at: int, name: str) -> Any:
-    return node.args[at] if len(node.args) > at else node.kwargs.get(name)
-
-
-def _first_meta(node: Node) -> Any:
-    return node.meta[0] if isinstance(node.meta, tuple) else node.meta
-
-
-def _tap(at: At, windows: Sequence[Window], taps: Sequence[int], other: int) -> int:
+def _tap(at: At, windows: Sequence[Window], taps: Sequence[int], other: Scalar) -> Scalar:
     """An element of the window; `other` where it is beyond the operand."""
     count = len(windows)
     forms = at.where[-count:]
@@ -106,31 +97,27 @@ def _taps(windows: Sequence[Window]) -> Any:
 # --- the greatest element and its position ---
 
 
-def _max_pool(at: At) -> tuple[int, int]:
+def _max_pool(at: At) -> tuple[Scalar, Scalar]:
     """The first of the greatest elements, or the last nan: `value > best or isnan(value)`, from
     -inf on.
     """
-    windows, dtype = _windows(at.node), at.dtype
+    windows = _windows(at.node)
     plane = math.prod(window.length for window in windows)
     # distances in a plane have 32 bits, as float32 elements have, if these can hold them
     kind = torch.int32 if surely("<", plane, 1 << 31) else torch.int64
-    best = least = at.const(-math.inf, dtype)
-    step = Scalar.to(_first_distance(at, windows), kind)
+    best = least = at.const(-math.inf, at.dtype)
+    step = _first_distance(at, windows).to(kind)
     for number, taps in enumerate(_taps(windows)):
         value = _tap(at, windows, taps, least)
-        better = _better(at, value, best)
-        best = at.apply("where", better, value, best) if number else value
-        step = at.apply("where", better, at.const(_distance(windows, taps), kind), step)
+        wide, other = value.to(at.math), best.to(at.math)
+        better = (wide > other) | wide.isnan()
+        best = better.where(value, best) if number else value
+        step = better.where(_distance(windows, taps), step)
     corner: Any = affine.zero(len(at.builder.axes))
     for window, form in zip(windows, at.where[-len(windows) :], strict=True):
         row = affine.scaled(corner, window.length)
         corner = affine.added([row, window.place(form, 0)], len(at.builder.axes))
-    return best, at.apply("add", at.index(corner), Scalar.to(step, torch.int64))
-
-
-def _better(at: At, value: int, best: int) -> int:
-    wide, other = (Scalar.to(one, at.math) for one in (value, best))
-    return at.apply("or", at.apply("gt", wide, other), at.apply("isnan", wide))
+    return best, at.index(corner) + step.to(torch.int64)
 
 
 def _distance(windows: Sequence[Window], taps: Sequence[int]) -> Any:
@@ -141,38 +128,36 @@ def _distance(windows: Sequence[Window], taps: Sequence[int]) -> Any:
     return found
 
 
-def _first_distance(at: At, windows: Sequence[Window]) -> int:
+def _first_distance(at: At, windows: Sequence[Window]) -> Scalar:
     """The distance to the first element that is inside the operand."""
     found = zero = at.const(0, torch.int64)
     for window, form in zip(windows, at.where[-len(windows) :], strict=True):
-        found = at.apply("mul", found, at.const(window.length, torch.int64))
+        found = found * window.length
         if window.pad:
             start = at.index(affine.scaled(window.place(form, 0), -1))
-            found = at.apply("add", found, at.apply("maximum", start, zero))
+            found = found + start.maximum(zero)
     return found
 
 
 # --- averages ---
 
 
-def _avg_pool(at: At) -> int:
+def _avg_pool(at: At) -> Scalar:
     """The sum from 0 on in eager's order, divided once; for adaptive pooling divided once per
     dimension.
     """
-    windows = _windows(at.node)
-    kind, zero = at.math, at.const(0.0, at.dtype)
-    total = at.const(0.0, kind)
+    windows, zero, total = _windows(at.node), at.const(0.0, at.dtype), at.const(0.0)
     for taps in _taps(windows):
-        total = at.apply("add", total, Scalar.to(_tap(at, windows, taps, zero), kind))
-    if at.node.target in _ADAPTIVE:
-        for window in windows:
-            total = at.apply("div", total, at.const(float(window.size)))
-        return at.done(total)
-    return at.done(at.apply("div", total, _divisor(at, windows)))
+        total = total + _tap(at, windows, taps, zero).to(at.math)
+    if at.node.target not in _ADAPTIVE:
+        return total / _divisor(at, windows)
+    for window in windows:
+        total = total / float(window.size)
+    return total
 
 
-def _divisor(at: At, windows: Sequence[Window]) -> int:
-    given = _argument(at.node, 6, "divisor_override")
+def _divisor(at: At, windows: Sequence[Window]) -> Scalar:
+    given = argument(at.node, 6, "divisor_override")
     if given is not None:
         return at.const(float(given))
     padding = len(at.node.args) <= 5 or at.node.args[5]
@@ -184,14 +169,9 @@ def _divisor(at: At, windows: Sequence[Window]) -> int:
             known *= window.size
             continue
         start = at.index(window.place(form, 0))
-        end = at.apply("add", start, at.const(window.size, torch.int64))
-        end = at.apply("minimum", end, at.const(high, torch.int64))
-        count = at.apply("sub", end, at.apply("maximum", start, at.const(low, torch.int64)))
-        found = count if found is None else at.apply("mul", found, count)
-    if found is None:
-        return at.const(float(known))
-    counted = at.apply("mul", found, at.const(known, torch.int64))
-    return Scalar.to(counted, at.math)
+        count = (start + window.size).minimum(high) - start.maximum(low)
+        found = count if found is None else found * count
+    return at.const(float(known)) if found is None else (found * known).to(at.math)
 
 
 # --- conditions ---
@@ -201,7 +181,7 @@ def _small(node: Node) -> bool:
     """Whether the windows are small and of floats on the CPU."""
     x = node.args[0].meta
     count = _RANKS[node.target]
-    shapes = x.shape, _first_meta(node).shape
+    shapes = x.shape, first_meta(node).shape
     if is_symbolic((node.args, node.kwargs)) or not all(map(positive, shapes)):
         return False
     if len(x.shape) not in (count + 1, count + 2) or x.device.type != "cpu":
@@ -224,7 +204,7 @@ def _avg_when(node: Node) -> bool:
 
 
 def _adaptive_when(node: Node) -> bool:
-    x, out = node.args[0].meta.shape, _first_meta(node).shape
+    x, out = node.args[0].meta.shape, first_meta(node).shape
     count = _RANKS[node.target]
     if is_symbolic((x, out)) or 0 in out:
         return False
@@ -232,27 +212,18 @@ def _adaptive_when(node: Node) -> bool:
     return equal and (_max_when if node.target in _EQUAL_MAXIMA else _avg_when)(node)
 
 
-def _far(node: Node) -> tuple[Node, ...]:
-    return (node.args[0],)
-
-
-def _nothing_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
-    return []
-
-
 _MAXIMA = (aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
 _AVERAGES = (aten.avg_pool2d.default, aten.avg_pool3d.default)
 _EQUAL_MAXIMA = (aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
 _EQUAL_AVERAGES = (aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
 _ADAPTIVE = _EQUAL_MAXIMA + _EQUAL_AVERAGES
-_TABLE: tuple[tuple[Any, Callable[[At], Any], Callable[[Node], bool]], ...] = (
-    (_MAXIMA, _max_pool, _max_when),
-    (_EQUAL_MAXIMA, _max_pool, _adaptive_when),
-    (_AVERAGES, _avg_pool, _avg_when),
-    (_EQUAL_AVERAGES, _avg_pool, _adaptive_when),
-)
-_RANKS = {op: 2 + number for ops, _, _ in _TABLE for number, op in enumerate(ops)}
-
-for _ops, _build, _when in _TABLE:
-    for _op in _ops:
-        RULES[_op] = Rule(_build, when=_when, far=_far, near=_nothing_near, every=True)
+_RANKS = {
+    op: 2 + number
+    for ops in (_MAXIMA, _AVERAGES, _EQUAL_MAXIMA, _EQUAL_AVERAGES)
+    for number, op in enumerate(ops)
+}
+for _when, _ops, _build in (
+    (_max_when, _MAXIMA, _max_pool), (_avg_when, _AVERAGES, _avg_pool),
+    (_adaptive_when, _EQUAL_MAXIMA, _max_pool), (_adaptive_when, _EQUAL_AVERAGES, _avg_pool),
+):  # fmt: skip
+    fill(_when, {_ops: _build}, far=first_operand, near=no_near, every=True)
