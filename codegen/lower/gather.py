@@ -13,36 +13,43 @@ from typing import Any
 import torch
 
 from ...ir.graph.effects import operands
+from ...ir.graph.layout import broadcast
 from ...ir.graph.nodes import Meta, Node
 from ...ir.symbolic.expr import is_symbolic
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import positive
-from .builder import RULES, At, Rule, Scalar, opmath
+from .builder import At, Scalar, fill, first_operand
 
 aten = torch.ops.aten
 INTEGERS = (torch.int64, torch.int32)
 
 
-def _first(node: Node) -> tuple[Node, ...]:
-    return (node.args[0],)
-
-
-def _dim(node: Node) -> int:
+def dim_of(node: Node) -> int:
+    """The dimension that the indices are positions of."""
     return int(node.args[1]) % len(node.args[0].meta.shape)
 
 
-def _index(at: At, operand: Node, where: Map) -> int:
-    return Scalar.to(at.full(operand, where), torch.int64)
+def position(at: At, index: Node, where: Map, low: Any, high: Any) -> Scalar:
+    """A checked position; one below zero counts from the end."""
+    found = at.full(index, where).to(torch.int64).checked(low, high)
+    if low == 0 or at.builder.bounds(found.number)[0] >= 0:
+        return found
+    zero, length = found.const(0), found.const(high)
+    return (found < zero).where(found + length, found)
+
+
+def moved(at: At, dim: int, index: Scalar) -> Map:
+    """The map of the node with one coordinate replaced by an index."""
+    return (*at.where[:dim], at.place(index), *at.where[dim + 1 :])
 
 
 # --- embedding, index_select, gather: no negative indices ---
 
 
-def _embedding(at: At) -> int:
+def _embedding(at: At) -> Scalar:
     weight, indices = at.arg(0), at.arg(1)
-    rows = weight.meta.shape[0]
-    row = Scalar.checked(_index(at, indices, at.where[:-1]), 0, rows)
+    row = position(at, indices, at.where[:-1], 0, weight.meta.shape[0])
     return at.fetch(weight, (at.place(row), at.where[-1]))
 
 
@@ -66,15 +73,16 @@ def _select_place(node: Node, where: Map) -> Map:
     """The map of the index of index_select and gather."""
     if node.target is aten.gather.default:
         return where
-    return (where[_dim(node)],) if node.args[2].meta.shape else ()
+    return (where[dim_of(node)],) if node.args[2].meta.shape else ()
 
 
-def _along(at: At) -> int:
+def _along(at: At) -> Scalar:
     """index_select and gather: one coordinate comes from the index."""
-    source, index, dim = at.arg(0), at.arg(2), _dim(at.node)
-    found = _index(at, index, _select_place(at.node, at.where))
-    found = Scalar.checked(found, 0, source.meta.shape[dim])
-    return at.fetch(source, (*at.where[:dim], at.place(found), *at.where[dim + 1 :]))
+    source, dim = at.arg(0), dim_of(at.node)
+    where = _select_place(at.node, at.where)
+    return at.fetch(
+        source, moved(at, dim, position(at, at.arg(2), where, 0, source.meta.shape[dim]))
+    )
 
 
 def _along_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
@@ -91,11 +99,10 @@ def _along_when(node: Node) -> bool:
 # --- one_hot: the index is compared with each class, and must be a class ---
 
 
-def _one_hot(at: At) -> int:
+def _one_hot(at: At) -> Scalar:
     index, count = at.arg(0), at.arg(1)
-    found = Scalar.to(at.fetch(index, at.where[:-1]), torch.int64)
-    label = Scalar.checked(found, 0, count)
-    return at.done(at.apply("eq", label, at.index(at.where[-1])))
+    label = at.fetch(index, at.where[:-1]).to(torch.int64).checked(0, count)
+    return label == at.index(at.where[-1])
 
 
 def _one_hot_when(node: Node) -> bool:
@@ -106,48 +113,42 @@ def _one_hot_when(node: Node) -> bool:
 # --- x[i, :, j]: integers from -size on, several of them broadcast ---
 
 
-def _parts(node: Node, where: Map) -> tuple[list[Any], Map, Map]:
-    """(an index or None for each dimension, the map of the indices' common shape, the map of the
-    dimensions kept).
-    """
-    source, given = node.args[:2]
-    indices = [*given, *[None] * (len(source.meta.shape) - len(given))]
-    places = [dim for dim, index in enumerate(indices) if index is not None]
-    rank = len(node.meta.shape) - sum(index is None for index in indices)
-    adjacent = places == list(range(places[0], places[-1] + 1))
-    lead = places[0] if adjacent else 0
-    return indices, where[lead : lead + rank], (*where[:lead], *where[lead + rank :])
+def indices_of(node: Node) -> list[Any]:
+    """An index or None for each dimension of the first operand."""
+    given = list(node.args[1])
+    return given + [None] * (len(node.args[0].meta.shape) - len(given))
 
 
-def _advanced(at: At) -> int:
-    indices, picked, kept = _parts(at.node, at.where)
-    source, rest, place = at.arg(0), list(kept), []
-    for index, size in zip(indices, source.meta.shape, strict=True):
-        if index is None:
-            place.append(rest.pop(0))
-            continue
-        found = _index(at, index, _picked(index, picked))
-        found = Scalar.checked(found, -size, size)
-        if at.builder.bounds(found.number)[0] < 0:
-            zero, length = at.const(0, torch.int64), at.const(size, torch.int64)
-            behind = at.apply("lt", found, zero)
-            found = at.apply("where", behind, at.apply("add", found, length), found)
-        place.append(at.place(found))
-    return at.fetch(source, tuple(place))
+def lead_of(node: Node) -> int:
+    """The first of the dimensions that the indices' common shape has."""
+    places = [dim for dim, index in enumerate(node.args[1]) if index is not None]
+    return places[0] if places == list(range(places[0], places[-1] + 1)) else 0
 
 
-def _picked(index: Node, picked: Map) -> Map:
-    lead = len(picked) - len(index.meta.shape)
-    n_axes = len(picked[0].strides) if picked else 0
+def picked_shape(node: Node) -> tuple[Any, ...]:
+    """The indices' common shape."""
+    return broadcast(*(index.meta.shape for index in node.args[1] if index is not None))
+
+
+def index_maps(node: Node, where: Map) -> list[tuple[Node, Map]]:
+    """The map of each index, given that of the picked elements."""
+    shape, lead = picked_shape(node), lead_of(node)
+    picked = where[lead : lead + len(shape)]
+    return [
+        (index, affine.broadcast(picked, shape, index.meta.shape))
+        for index in node.args[1]
+        if index is not None
+    ]
+
+
+def picked_map(at: At) -> Map:
+    """The map of the first operand: a checked coordinate for each index, the others as they are."""
+    lead, maps = lead_of(at.node), iter(index_maps(at.node, at.where))
+    kept = iter((*at.where[:lead], *at.where[lead + len(picked_shape(at.node)) :]))
     return tuple(
-        affine.zero(n_axes) if size == 1 else picked[lead + dim]
-        for dim, size in enumerate(index.meta.shape)
+        next(kept) if index is None else at.place(position(at, *next(maps), -size, size))
+        for index, size in zip(indices_of(at.node), at.arg(0).meta.shape, strict=True)
     )
-
-
-def _advanced_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
-    indices, picked, _kept = _parts(node, where)
-    return [(index, _picked(index, picked)) for index in indices if index is not None]
 
 
 def _advanced_when(node: Node) -> bool:
@@ -165,17 +166,15 @@ def _advanced_when(node: Node) -> bool:
 # --- negative log likelihood, one value per row; ir.passes.losses makes its sums ---
 
 
-def _nll(at: At) -> int:
+def _nll(at: At) -> Scalar:
     x, target, weight, _reduction, ignored = (at.arg(i) for i in range(5))
-    kind = opmath(at.dtype)
-    given = _index(at, target, at.where)
-    counts = at.apply("ne", given, at.const(ignored, torch.int64))
-    used = at.apply("where", counts, given, at.const(0, torch.int64))
-    label = at.place(Scalar.checked(used, 0, x.meta.shape[1]))
-    value = at.apply("neg", Scalar.to(at.fetch(x, (at.where[0], label)), kind))
+    given = at.full(target, at.where).to(torch.int64)
+    counts = given != ignored
+    label = at.place(counts.where(given, 0).checked(0, x.meta.shape[1]))
+    value = -at.fetch(x, (at.where[0], label)).to(at.math)
     if weight is not None:
-        value = at.apply("mul", value, Scalar.to(at.fetch(weight, (label,)), kind))
-    return at.done(at.apply("where", counts, value, at.const(0.0, kind)))
+        value = value * at.fetch(weight, (label,)).to(at.math)
+    return counts.where(value, 0.0)
 
 
 def _nll_far(node: Node) -> tuple[Node, ...]:
@@ -200,24 +199,19 @@ def _nll_when(node: Node) -> bool:
     )
 
 
-_ALONG = Rule(_along, when=_along_when, far=_first, near=_along_near)
-
-RULES.update(
-    {
-        aten.embedding.default: Rule(
-            _embedding, when=_readable, far=_first, near=_embedding_near, alone=False
-        ),
-        aten.index_select.default: Rule(
-            _along, when=_along_when, far=_first, near=_along_near, alone=False
-        ),
-        aten.gather.default: _ALONG,
-        aten.one_hot.default: Rule(_one_hot, when=_one_hot_when, far=_first),
-        aten.index.Tensor: Rule(_advanced, when=_advanced_when, far=_first, near=_advanced_near),
-        aten._unsafe_index.Tensor: Rule(
-            _advanced, when=_advanced_when, far=_first, near=_advanced_near
-        ),
-        aten.nll_loss_forward.default: Rule(
-            _nll, when=_nll_when, far=_nll_far, near=_nll_near, alone=False
-        ),
-    }
-)
+fill(
+    _readable, {aten.embedding.default: _embedding},
+    far=first_operand, near=_embedding_near, alone=False,
+)  # fmt: skip
+fill(
+    _along_when, {aten.index_select.default: _along},
+    far=first_operand, near=_along_near, alone=False,
+)  # fmt: skip
+fill(_along_when, {aten.gather.default: _along}, far=first_operand, near=_along_near)
+fill(_one_hot_when, {aten.one_hot.default: _one_hot}, far=first_operand)
+fill(
+    _advanced_when,
+    {(aten.index.Tensor, aten._unsafe_index.Tensor): lambda at: at.fetch(at.arg(0), picked_map(at))},
+    far=first_operand, near=index_maps,
+)  # fmt: skip
+fill(_nll_when, {aten.nll_loss_forward.default: _nll}, far=_nll_far, near=_nll_near, alone=False)

@@ -10,24 +10,22 @@ position in the result, and a key of `loop_nest.MERGES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...ir.graph.effects import operands
-from ...ir.graph.layout import broadcast
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import is_symbolic
 from ..analysis.dataflow import is_plain_view
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import dense, positive
-from .builder import CONSTANTS, RULES, At, Rule, Scalar
-from .gather import INTEGERS
+from . import gather
+from .builder import CONSTANTS, RULES, At, Scalar, argument, fill, first_operand
 
 aten = torch.ops.aten
-Found = tuple[int, Map, str]  # (value, position, how to merge)
+Found = tuple[Scalar, Map, str]  # (value, position, how to merge)
 
 # dtypes that eager sums one element at a time, rounding at each store; narrow floats it sometimes
 # sums in another way
@@ -46,38 +44,17 @@ MERGE = {
 }
 
 
-def _dim(node: Node) -> int:
-    return int(node.args[1]) % len(node.args[0].meta.shape)
-
-
-def _index(at: At, index: Node, where: Map, low: Any, high: Any) -> int:
-    """A checked position; one below zero counts from the end."""
-    found = Scalar.to(at.full(index, where), torch.int64)
-    found = Scalar.checked(found, low, high)
-    least = at.builder.bounds(found.number)[0]
-    if low == 0 or least >= 0:
-        return found
-    zero, length = at.const(0, torch.int64), at.const(high, torch.int64)
-    behind = at.apply("lt", found, zero)
-    return at.apply("where", behind, at.apply("add", found, length), found)
-
-
-def _moved(at: At, dim: int, index: int) -> Map:
-    return (*at.where[:dim], at.place(index), *at.where[dim + 1 :])
-
-
 # --- scatter, scatter_add, scatter_reduce: an index for each element ---
 
 
 def _scatter(at: At) -> Found:
-    node, dim, index = at.node, _dim(at.node), at.arg(2)
-    given = at.arg(3)
+    dim, given = gather.dim_of(at.node), at.arg(3)
     if isinstance(given, Node):
-        value = at.done(at.full(given, at.where))
+        value = at.full(given, at.where).to(at.dtype)
     else:
         value = at.const(bool(given) if at.dtype == torch.bool else given, at.dtype)
-    place = _index(at, index, at.where, 0, at.meta.shape[dim])
-    return value, _moved(at, dim, place), _how(node)
+    place = gather.position(at, at.arg(2), at.where, 0, at.meta.shape[dim])
+    return value, gather.moved(at, dim, place), _how(at.node)
 
 
 def _how(node: Node) -> str:
@@ -117,28 +94,30 @@ def _scatter_when(node: Node) -> bool:
 
 
 def _along(at: At) -> Found:
-    node, dim = at.node, _dim(at.node)
-    given, size = at.arg(3), at.meta.shape[_dim(at.node)]
-    if node.target in _FILLS:
-        value = (
-            at.done(at.full(given, ())) if isinstance(given, Node) else at.const(given, at.dtype)
-        )
+    node, dim, given = at.node, gather.dim_of(at.node), at.arg(3)
+    fills, size = node.target in _FILLS, at.meta.shape[dim]
+    if not isinstance(given, Node):
+        value = at.const(given, at.dtype)
     else:
-        value = at.done(at.full(given, at.where))
-    place = _index(at, at.arg(2), (at.where[dim],), -size if node.target in _FILLS else 0, size)
-    return value, _moved(at, dim, place), "sum" if node.target is aten.index_add.default else "set"
+        value = at.full(given, () if fills else at.where).to(at.dtype)
+    place = gather.position(at, at.arg(2), (at.where[dim],), -size if fills else 0, size)
+    return (
+        value,
+        gather.moved(at, dim, place),
+        "sum" if node.target is aten.index_add.default else "set",
+    )
 
 
 _FILLS = (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
 
 
 def _along_space(node: Node) -> tuple[tuple[Any, ...], None]:
-    dim, shape = _dim(node), node.meta.shape
+    dim, shape = gather.dim_of(node), node.meta.shape
     return (*shape[:dim], node.args[2].meta.shape[0], *shape[dim + 1 :]), None
 
 
 def _along_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
-    near: list[tuple[Node, Map]] = [(node.args[2], (where[_dim(node)],))]
+    near: list[tuple[Node, Map]] = [(node.args[2], (where[gather.dim_of(node)],))]
     if isinstance(node.args[3], Node):
         near.append((node.args[3], () if node.target in _FILLS else where))
     return near
@@ -165,54 +144,27 @@ def _along_when(node: Node) -> bool:
 # --- x[i, :, j] = v: integers from -size on, several of them broadcast ---
 
 
-def _picks(node: Node, where: Map) -> tuple[list[Any], Map, Map]:
-    """(an index or None for each dimension, the map of the indices' common shape, the map of the
-    dimensions kept).
-    """
-    target, given = node.args[:2]
-    indices = [*given, *[None] * (len(target.meta.shape) - len(given))]
-    places = [dim for dim, index in enumerate(indices) if index is not None]
-    rank = len(_picked_shape(node))
-    lead = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
-    return indices, where[lead : lead + rank], (*where[:lead], *where[lead + rank :])
-
-
-def _picked_shape(node: Node) -> tuple[Any, ...]:
-    return broadcast(*(index.meta.shape for index in node.args[1] if index is not None))
-
-
 def _put_space(node: Node) -> tuple[tuple[Any, ...], None]:
-    indices = [*node.args[1], *[None] * (len(node.args[0].meta.shape) - len(node.args[1]))]
-    places = [dim for dim, index in enumerate(indices) if index is not None]
-    kept = [size for size, index in zip(node.meta.shape, indices, strict=True) if index is None]
-    lead = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
-    return (*kept[:lead], *_picked_shape(node), *kept[lead:]), None
+    pairs = zip(node.meta.shape, gather.indices_of(node), strict=True)
+    kept, lead = [size for size, index in pairs if index is None], gather.lead_of(node)
+    return (*kept[:lead], *gather.picked_shape(node), *kept[lead:]), None
 
 
 def _put(at: At) -> Found:
-    node = at.node
-    indices, picked, kept = _picks(node, at.where)
-    rest, place, shape = list(kept), [], _picked_shape(node)
-    for index, size in zip(indices, at.meta.shape, strict=True):
-        if index is None:
-            place.append(rest.pop(0))
-        else:
-            where = affine.broadcast(picked, shape, index.meta.shape)
-            place.append(at.place(_index(at, index, where, -size, size)))
-    values = at.arg(2)
-    where = affine.broadcast(at.where, _put_space(node)[0], values.meta.shape)
-    return at.done(at.full(values, where)), tuple(place), "sum" if _accumulates(node) else "set"
+    place, values = gather.picked_map(at), at.arg(2)
+    where = affine.broadcast(at.where, _put_space(at.node)[0], values.meta.shape)
+    value = at.full(values, where).to(at.dtype)
+    return value, place, "sum" if _accumulates(at.node) else "set"
 
 
 def _accumulates(node: Node) -> bool:
-    return bool(node.args[3] if len(node.args) > 3 else node.kwargs.get("accumulate", False))
+    return bool(argument(node, 3, "accumulate", False))
 
 
 def _put_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
-    indices, picked, _kept = _picks(node, where)
-    shape, values = _picked_shape(node), node.args[2]
-    near = [(i, affine.broadcast(picked, shape, i.meta.shape)) for i in indices if i is not None]
-    return [*near, (values, affine.broadcast(where, _put_space(node)[0], values.meta.shape))]
+    values = node.args[2]
+    whole = affine.broadcast(where, _put_space(node)[0], values.meta.shape)
+    return [*gather.index_maps(node, where), (values, whole)]
 
 
 def _put_when(node: Node) -> bool:
@@ -220,14 +172,18 @@ def _put_when(node: Node) -> bool:
     then.
     """
     given = [index for index in node.args[1] if index is not None]
-    if not given or is_symbolic(node.args[1]) or any(i.meta.dtype not in INTEGERS for i in given):
+    if (
+        not given
+        or is_symbolic(node.args[1])
+        or any(i.meta.dtype not in gather.INTEGERS for i in given)
+    ):
         return False
     if is_symbolic([index.meta.shape for index in given]) or not node.meta.shape:
         return False
     space, values = _put_space(node)[0], node.args[2].meta
     if len(values.shape) > len(space) or values.dtype != node.meta.dtype:
         return False
-    ordered = _adds(node) if _accumulates(node) else len(_picked_shape(node)) <= 1
+    ordered = _adds(node) if _accumulates(node) else len(gather.picked_shape(node)) <= 1
     return ordered and all(_may(node, index) for index in given) and positive(space)
 
 
@@ -239,14 +195,10 @@ def _embedding(at: At) -> Found:
     nothing.
     """
     gradient, indices, rows, padding = (at.arg(i) for i in range(4))
-    kind = torch.int64
-    given = Scalar.to(at.full(indices, at.where[:-1]), kind)
-    zero = at.const(0, kind)
-    used = at.apply("and", at.apply("ge", given, zero), at.apply("lt", given, at.const(rows, kind)))
-    used = at.apply("and", used, at.apply("ne", given, at.const(padding, kind)))
-    value = at.done(at.full(gradient, at.where))
-    value = at.apply("where", used, value, at.const(0.0, at.dtype))
-    return value, (at.place(at.apply("where", used, given, zero)), at.where[-1]), "sum"
+    given = at.full(indices, at.where[:-1]).to(torch.int64)
+    used = (given >= 0) & (given < rows) & (given != padding)
+    value = used.where(at.full(gradient, at.where).to(at.dtype), 0.0)
+    return value, (at.place(used.where(given, 0)), at.where[-1]), "sum"
 
 
 def _embedding_space(node: Node) -> tuple[tuple[Any, ...], None]:
@@ -273,15 +225,20 @@ def _embedding_when(node: Node) -> bool:
 # --- conditions ---
 
 
+def _sizes(node: Node) -> tuple[Any, ...]:
+    """The iteration's sizes."""
+    return RULES[node.target].space(node)[0]  # type: ignore[misc]
+
+
 def _adds(node: Node) -> bool:
     return node.meta.dtype in ADDED
 
 
 def _may(node: Node, index: Node) -> bool:
     """Whether there is something to scatter, by integers, over memory that a plain copy makes."""
-    space = _SPACES[node.target](node)[0]
+    space = _sizes(node)
     return (
-        index.meta.dtype in INTEGERS
+        index.meta.dtype in gather.INTEGERS
         and _merged_there(node)
         and dense(node.meta)
         and positive(space)
@@ -331,7 +288,7 @@ def _alone(node: Node) -> bool:
     """
     if node.meta.device.type != "cpu":  # two launches, as in eager
         return False
-    space = _SPACES[node.target](node)[0]
+    space = _sizes(node)
     if len(space) - 1 not in _scattered_dims(node, len(space)):
         return True
     numbers = node.target in (aten.scatter.value, aten.scatter.value_reduce)
@@ -344,7 +301,7 @@ def spread_over_threads(node: Node) -> bool:
     """
     if node.meta.device.type != "cpu":
         return True
-    space = RULES[node.target].space(node)[0]  # type: ignore[misc]
+    space = _sizes(node)
     dims = _scattered_dims(node, len(space))
     return 0 not in dims or (len(space) - 1 not in dims and _long(space[-1]))
 
@@ -357,15 +314,9 @@ def _scattered_dims(node: Node, rank: int) -> set[int]:
     if node.target is aten.embedding_dense_backward.default:
         return set(range(rank - 1))
     if node.target not in _PUTS:
-        return {_dim(node)}
-    indices = [index is not None for index in node.args[1]]
-    places = [dim for dim, given in enumerate(indices) if given]
-    lead = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
-    return set(range(lead, lead + len(_picked_shape(node))))
-
-
-def _first(node: Node) -> tuple[Node, ...]:
-    return (node.args[0],)
+        return {gather.dim_of(node)}
+    lead = gather.lead_of(node)
+    return set(range(lead, lead + len(gather.picked_shape(node))))
 
 
 def _nothing(node: Node) -> tuple[Node, ...]:
@@ -374,28 +325,19 @@ def _nothing(node: Node) -> tuple[Node, ...]:
 
 _SLICES = (aten.index_copy.default, *_FILLS)
 _PUTS = (aten.index_put.default, aten._unsafe_index_put.default)
-Family = tuple[tuple[Any, ...], Any, Any, Any, Callable[[Node], bool], Any]
-_TABLE: tuple[Family, ...] = (
-    (
-        (aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce,
-         aten.scatter_add.default, aten.scatter_reduce.two),
-        _scatter, _scatter_space, _scatter_near, _scatter_when, _first,
-    ),
-    (
-        (aten.index_add.default, *_SLICES),
-        _along, _along_space, _along_near, _along_when, _first,
-    ),
-    (_PUTS, _put, _put_space, _put_near, _put_when, _first),
-    (
-        (aten.embedding_dense_backward.default,),
-        _embedding, _embedding_space, _embedding_near, _embedding_when, _nothing,
-    ),
+_SCATTERS = (
+    aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce,
+    aten.scatter_add.default, aten.scatter_reduce.two,
 )  # fmt: skip
-_SPACES = {op: space for ops, _build, space, *_rest in _TABLE for op in ops}
-
-for _ops, _build, _space, _near, _when, _far in _TABLE:
-    for _op in _ops:
-        RULES[_op] = Rule(
-            _build, kind="scatter", when=_when, far=_far, near=_near, space=_space, alone=_alone,
-            symbolic="sizes",
-        )  # fmt: skip
+for _when, _ops, _build, _space, _near, _far in (
+    (_scatter_when, _SCATTERS, _scatter, _scatter_space, _scatter_near, first_operand),
+    (_along_when, (aten.index_add.default, *_SLICES), _along, _along_space, _along_near,
+     first_operand),
+    (_put_when, _PUTS, _put, _put_space, _put_near, first_operand),
+    (_embedding_when, (aten.embedding_dense_backward.default,), _embedding, _embedding_space,
+     _embedding_near, _nothing),
+):  # fmt: skip
+    fill(
+        _when, {_ops: _build}, kind="scatter", far=_far, near=_near, space=_space, alone=_alone,
+        symbolic="sizes",
+    )  # fmt: skip
