@@ -331,18 +331,6 @@ class At:
     def const(self, number: Any, dtype: torch.dtype | None = None) -> Scalar:
         return Scalar(self.builder, self.builder.const(number, dtype or self.math))
 
-    def reduce(self, kind: str, value: Scalar, dtype: torch.dtype | None = None) -> Scalar:
-        return value.reduce(kind, dtype)
-
-    def scan(self, kind: str, value: Scalar) -> Scalar:
-        return value.scan(kind)
-
-    def apply(self, op: str, *args: Scalar) -> Scalar:
-        return args[0].apply(op, *args[1:])
-
-    def done(self, number: Scalar, dtype: torch.dtype | None = None) -> Scalar:
-        return number.to(dtype or self.dtype)
-
 
 def over(expression: Callable[..., Scalar]) -> Callable[[At], Scalar]:
     """A rule from a function of the operator's own arguments: tensors are values in the type of

@@ -16,24 +16,15 @@ import torch
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import is_symbolic
 from ..loops import affine
-from ..loops.affine import Map
 from ..loops.extents import positive
 from ..loops.loop_nest import Index
-from .builder import RULES, At, Rule
+from .builder import At, Scalar, argument, fill, first_operand, no_near
 
 aten = torch.ops.aten
 MAX_OPERANDS = 6  # the most operands of a cat that is read by loads under masks
 
 
-def _first(node: Node) -> tuple[Node, ...]:
-    return (node.args[0],)
-
-
-def _nothing_near(node: Node, where: Map) -> list[tuple[Node, Map]]:
-    return []
-
-
-def _zero(at: At) -> int:
+def _zero(at: At) -> Scalar:
     return at.const(False if at.dtype == torch.bool else 0, at.dtype)
 
 
@@ -42,7 +33,7 @@ def _zero(at: At) -> int:
 Piece = tuple[Index, Index, Any, Any]
 
 
-def _pieces(at: At, source: Node, choices: list[list[Piece]]) -> int:
+def _pieces(at: At, source: Node, choices: list[list[Piece]]) -> Scalar:
     """An element from one of several positions: for each dimension the pieces that its coordinate
     may come from.
     """
@@ -70,7 +61,7 @@ def _pad_amounts(node: Node) -> list[tuple[Any, Any]]:
     return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
 
 
-def _constant_pad(at: At) -> int:
+def _constant_pad(at: At) -> Scalar:
     source, value = at.arg(0), at.arg(2, "value", 0)
     place, bounds = [], []
     for form, size, (before, after) in zip(
@@ -87,7 +78,7 @@ def _constant_pad(at: At) -> int:
 
 
 def _constant_pad_when(node: Node) -> bool:
-    value = node.args[2] if len(node.args) > 2 else node.kwargs.get("value", 0)
+    value = argument(node, 2, "value", 0)
     dtype = node.meta.dtype
     if is_symbolic((node.args[1:], node.kwargs)) or not positive(node.args[0].meta.shape):
         return False
@@ -103,11 +94,11 @@ def _constant_pad_when(node: Node) -> bool:
 def _cat_parts(node: Node) -> tuple[list[Node], int]:
     """The operands that have elements, and the dimension."""
     rank = len(node.meta.shape)
-    dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % max(rank, 1)
+    dim = argument(node, 1, "dim", 0) % max(rank, 1)
     return [one for one in node.args[0] if one.meta.shape != (0,) and 0 not in one.meta.shape], dim
 
 
-def _cat(at: At) -> int:
+def _cat(at: At) -> Scalar:
     parts, dim = _cat_parts(at.node)
     found, start = _zero(at), 0
     for part in parts:
@@ -136,7 +127,7 @@ def _cat_far(node: Node) -> tuple[Node, ...]:
 def _roll_amounts(node: Node) -> dict[int, int]:
     """Dimension -> shift, 0 < shift < size."""
     shifts, rank = node.args[1], len(node.meta.shape)
-    dims = node.args[2] if len(node.args) > 2 else node.kwargs.get("dims", ())
+    dims = argument(node, 2, "dims", ())
     found: dict[int, int] = {}
     for shift, dim in zip(shifts, dims or ((0,) if rank == 1 else ()), strict=True):
         size = node.meta.shape[dim % rank]
@@ -144,7 +135,7 @@ def _roll_amounts(node: Node) -> dict[int, int]:
     return found
 
 
-def _roll(at: At) -> int:
+def _roll(at: At) -> Scalar:
     shifts, choices = _roll_amounts(at.node), []
     for dim, (form, size) in enumerate(zip(at.where, at.meta.shape, strict=True)):
         shift = shifts.get(dim, 0)
@@ -164,19 +155,17 @@ def _wrapped(at: At, form: Index, size: int, shift: int) -> Index:
     the lanes.
     """
     moved = at.index(affine.scaled(form, 1, -shift))
-    before = at.apply("lt", moved, at.const(0, torch.int64))
-    around = at.apply("add", moved, at.const(size, torch.int64))
-    return at.place(at.apply("where", before, around, moved))
+    return at.place((moved < 0).where(moved + size, moved))
 
 
 def _roll_when(node: Node) -> bool:
     if is_symbolic((node.args, node.kwargs, node.meta.shape)) or 0 in node.meta.shape:
         return False
-    dims = node.args[2] if len(node.args) > 2 else node.kwargs.get("dims", ())
+    dims = argument(node, 2, "dims", ())
     return bool(node.meta.shape) and (bool(dims) or len(node.meta.shape) == 1)
 
 
-def _flip(at: At) -> int:
+def _flip(at: At) -> Scalar:
     rank = len(at.where)
     dims = {dim % rank for dim in at.arg(1)}
     return at.fetch(
@@ -195,7 +184,7 @@ def _has_dimensions(node: Node) -> bool:
 # --- reflection and replication ---
 
 
-def _edge_pad(at: At) -> int:
+def _edge_pad(at: At) -> Scalar:
     """Reflection and replication: the last dimension in three pieces, of which the middle one is
     contiguous; the coordinates of the other dimensions by arithmetic, once per row.
     """
@@ -221,13 +210,12 @@ def _edge_pad(at: At) -> int:
     return _pieces(at, source, choices)
 
 
-def _edge(at: At, form: Index, size: int, before: int, reflects: bool) -> int:
+def _edge(at: At, form: Index, size: int, before: int, reflects: bool) -> Scalar:
     number = at.index(affine.scaled(form, 1, -before))
-    last, zero = at.const(size - 1, torch.int64), at.const(0, torch.int64)
+    last, zero = number.const(size - 1), number.const(0)
     if not reflects:
-        return at.apply("minimum", at.apply("maximum", number, zero), last)
-    away = at.apply("sub", last, at.apply("abs", number))
-    return at.apply("sub", last, at.apply("abs", away))  # last - |last - |i||
+        return number.maximum(zero).minimum(last)
+    return last - abs(last - abs(number))
 
 
 def _edge_pad_when(node: Node) -> bool:
@@ -235,21 +223,15 @@ def _edge_pad_when(node: Node) -> bool:
     return not is_symbolic(sizes) and positive(node.args[0].meta.shape)
 
 
-def _rule(
-    build: Any, when: Any, far: Any = _first, alone: bool = False, symbolic: str = ""
-) -> Rule:
-    return Rule(
-        build, when=when, far=far, near=_nothing_near, alone=alone, symbolic=symbolic, moves=True
-    )
-
-
-RULES.update({
-    aten.constant_pad_nd.default: _rule(_constant_pad, _constant_pad_when),
-    aten.cat.default: _rule(_cat, _cat_when, _cat_far),
-    aten.roll.default: _rule(_roll, _roll_when),
-    aten.flip.default: _rule(_flip, _has_dimensions),
-    aten.reflection_pad1d.default: _rule(_edge_pad, _edge_pad_when),
-    aten.reflection_pad2d.default: _rule(_edge_pad, _edge_pad_when),
-    aten.replication_pad1d.default: _rule(_edge_pad, _edge_pad_when),
-    aten.replication_pad2d.default: _rule(_edge_pad, _edge_pad_when),
-})  # fmt: skip
+_EDGES = (
+    aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.replication_pad1d.default,
+    aten.replication_pad2d.default,
+)  # fmt: skip
+for _op, _build, _when, _far in (
+    (aten.constant_pad_nd.default, _constant_pad, _constant_pad_when, first_operand),
+    (aten.cat.default, _cat, _cat_when, _cat_far),
+    (aten.roll.default, _roll, _roll_when, first_operand),
+    (aten.flip.default, _flip, _has_dimensions, first_operand),
+    (_EDGES, _edge_pad, _edge_pad_when, first_operand),
+):
+    fill(_when, {_op: _build}, far=_far, near=no_near, alone=False, moves=True)

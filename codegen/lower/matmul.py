@@ -19,7 +19,7 @@ from ..analysis.products import LETTERS, factors, measured, sizes, work
 from ..kernels import matmul_bf16
 from ..loops import affine
 from ..loops.extents import estimated, is_symbolic, positive, surely
-from .builder import RULES, At, Rule, Scalar
+from .builder import At, Scalar, fill
 
 aten = torch.ops.aten
 
@@ -95,26 +95,24 @@ def rows_together(node: Node) -> bool:
     return 1 < sizes(node)[result[order[-1]]] <= TOGETHER
 
 
-def _product(at: At) -> int:
+def _product(at: At) -> Scalar:
     first, left, right, result = LETTERS[at.node.target]
     forms = dict(zip(result, at.where, strict=True))
     forms["k"] = affine.axis_form(at.builder.n_outer, len(at.builder.axes))
     a, b = (
-        Scalar.to(at.full(factor, tuple(forms[letter] for letter in letters)), at.math)
+        at.full(factor, tuple(forms[letter] for letter in letters)).to(at.math)
         for factor, letters in zip(factors(at.node), (left, right), strict=True)
     )
-    total = at.reduce("sum", at.apply("mul", a, b))
+    total = (a * b).reduce("sum")
     if first == 0:
-        return at.done(total)
+        return total
     alpha, beta = (at.node.kwargs.get(name, 1) for name in ("alpha", "beta"))
     if alpha != 1:
-        total = at.apply("mul", total, at.const(alpha))
+        total = total * alpha
     if beta == 0:  # the operand that is not added may be nan
-        return at.done(total)
+        return total
     added = at.get(at.arg(0), at.math)
-    if beta != 1:
-        added = at.apply("mul", added, at.const(beta))
-    return at.done(at.apply("add", total, added))
+    return total + (added if beta == 1 else added * beta)
 
 
 def possible(node: Node) -> bool:
@@ -181,4 +179,4 @@ def in_order(node: Node) -> bool:
     return True
 
 
-RULES.update({op: Rule(_product, "product", when=_lowered, space=space) for op in LETTERS})
+fill(_lowered, dict.fromkeys(LETTERS, _product), kind="product", space=space)
