@@ -24,7 +24,7 @@ from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import dense, estimated
 from ..lower import scatter
-from ..lower.builder import CONSTANTS, Rule, rule_for, scatters
+from ..lower.builder import CONSTANTS, Rule, first_meta, rule_for, scatters
 from . import rowwise
 from .precedence import Placed
 
@@ -468,7 +468,7 @@ class Fusion:
         if unit.rows is not None:
             unit.where[node] = ()
         elif isinstance(node.meta, Meta) or rule.kind == "pointwise":
-            meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
+            meta = first_meta(node)
             if rule.kind == "pointwise":
                 place = self._place_in(node, rule, unit)
                 assert place is not None
@@ -562,7 +562,7 @@ def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | N
     if rule.folds is not None:
         operand, dims, _keep = rule.folds(node)  # type: ignore[misc]
         return operand.meta.shape, dims
-    meta = node.meta if isinstance(node.meta, Meta) else node.meta[0]
+    meta = first_meta(node)
     return meta.shape, None
 
 

@@ -25,7 +25,7 @@ from ..analysis.dataflow import is_plain_view
 from ..analysis.products import LETTERS, factors, sizes
 from ..loops import affine
 from ..loops.extents import product
-from ..lower.builder import Rule
+from ..lower.builder import Rule, first_meta
 from ..lower.matmul import unrolled
 
 aten = torch.ops.aten
@@ -98,7 +98,7 @@ def cost(node: Node, count: Any) -> int:
         rest = list(sizes(node).values())
         rest.remove(count)
         return 3 * math.prod(rest)
-    shape = (node.meta if isinstance(node.meta, Meta) else node.meta[0]).shape
+    shape = first_meta(node).shape
     columns = math.prod(hint_of(size) for size in shape[leading(shape, count) :])
     return (8 if node.target in _NORMS else 3) * columns
 

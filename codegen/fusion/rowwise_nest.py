@@ -23,7 +23,7 @@ from ..loops import affine, loop_nest
 from ..loops.affine import Map
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import Index, LoopNest, Value
-from ..lower.builder import At, Builder
+from ..lower.builder import At, Builder, first_meta
 from .fuse import Fusion, Unit
 from .nest_builder import describe
 from .rowwise import FOLDED, is_flat, leading
@@ -153,14 +153,14 @@ class _RowNest:
 
     def column(self, node: Node, where: Map) -> int:
         """The number of a column, counted row-major."""
-        shape = _first(node).shape
+        shape = first_meta(node).shape
         found = 0
         for dim in range(self.lead(node), len(shape)):
             found = found * shape[dim] + where[dim].offset
         return found
 
     def lead(self, node: Node) -> int:
-        lead = leading(_first(node).shape, self.count)
+        lead = leading(first_meta(node).shape, self.count)
         assert lead is not None
         return lead
 
@@ -217,7 +217,7 @@ class _RowNest:
         elif rule.folds is not None:
             operand, dims, _keep = rule.folds(call)  # type: ignore[misc]
             self.builder.folded = tuple(operand.meta.shape[dim] for dim in dims)
-        shape, lead = _first(call).shape, self.lead(call)
+        shape, lead = first_meta(call).shape, self.lead(call)
         found: dict[int, tuple[int, ...]] = {}
         for column in range(math.prod(shape[lead:])):
             forms = list(self.place(shape, lead, column))
@@ -272,10 +272,6 @@ class _RowNest:
         return Kernel(
             loop_nest.collapse(nest), tuple(self.loads), tuple(map(memory, stored)), tuple(covers)
         )
-
-
-def _first(node: Node) -> Meta:
-    return node.meta if isinstance(node.meta, Meta) else node.meta[0]
 
 
 def build(fusion: Fusion, unit: Unit, name: str, stored: list[Node]) -> Kernel:

@@ -208,8 +208,11 @@ class Scalar:
         return Scalar(self.builder, self.builder.const(number, self.dtype))
 
     def apply(self, op: str, *others: Any) -> Scalar:
-        numbers = [(o if isinstance(o, Scalar) else self.const(o)).number for o in others]
-        return Scalar(self.builder, self.builder.apply(op, self.number, *numbers))
+        builder = self.builder
+        numbers = [
+            o.number if isinstance(o, Scalar) else builder.const(o, self.dtype) for o in others
+        ]
+        return Scalar(builder, builder.apply(op, self.number, *numbers))
 
     def __getattr__(self, op: str) -> Callable[..., Scalar]:
         if op not in OPS:
@@ -238,12 +241,15 @@ class Scalar:
 
     def where(self, value: Any, other: Any) -> Scalar:
         """`value` where this bool holds, elsewhere `other`. At most one of them is a number."""
-        typed = value if isinstance(value, Scalar) else other
-        picked = (v if isinstance(v, Scalar) else typed.const(v) for v in (value, other))
-        return self.apply("where", *picked)
+        if not isinstance(value, Scalar):
+            value = other.const(value)
+        elif not isinstance(other, Scalar):
+            other = value.const(other)
+        return self.apply("where", value, other)
 
     def to(self, dtype: torch.dtype) -> Scalar:
-        return Scalar(self.builder, self.builder.cast(self.number, dtype))
+        number = self.builder.cast(self.number, dtype)
+        return self if number == self.number else Scalar(self.builder, number)
 
     def reduce(self, kind: str, dtype: torch.dtype | None = None) -> Scalar:
         return Scalar(self.builder, self.builder.reduce(kind, self.number, dtype))
@@ -292,11 +298,11 @@ class At:
 
     def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> Scalar:
         """An operand's element (or a number) as `dtype`, first rounded to `through`."""
-        if not isinstance(operand, Node):
-            return self.const(operand, through or dtype).to(dtype)
-        found = self.full(
-            operand, affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
-        )
+        if isinstance(operand, Node):
+            where = affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
+            found = self.full(operand, where)
+        else:
+            found = self.const(operand, through or dtype)
         return found.to(through or dtype).to(dtype)
 
     def operands(
@@ -338,7 +344,8 @@ def over(expression: Callable[..., Scalar]) -> Callable[[At], Scalar]:
     """
 
     def build(at: At) -> Scalar:
-        args = [at.get(a, at.math) if isinstance(a, Node) else a for a in at.node.args]
+        kind = at.math
+        args = [at.get(a, kind) if isinstance(a, Node) else a for a in at.node.args]
         return expression(*args, **at.node.kwargs)
 
     return build
@@ -404,7 +411,8 @@ class Rule:
         made, meta = self.build(at), at.node.meta
         values = made if isinstance(made, tuple) else (made,)
         metas = meta if isinstance(meta, tuple) else (meta,)
-        return tuple(v.to(m.dtype).number for v, m in zip(values, metas, strict=False))
+        cast = at.builder.cast
+        return tuple([cast(v.number, m.dtype) for v, m in zip(values, metas, strict=False)])
 
     def is_better_alone(self, node: Node) -> bool:
         return self.alone if isinstance(self.alone, bool) else self.alone(node)

@@ -8,8 +8,6 @@ import torch
 
 from ...ir.graph.nodes import Node
 
-aten = torch.ops.aten
-
 
 def float_result(node: Node) -> bool:
     return node.meta.dtype.is_floating_point

@@ -251,7 +251,7 @@ def _same_dtype(node: Node) -> bool:
 
 
 def _layer_norm_when(node: Node) -> bool:
-    others = [n for n in node.args[2:4] if n is not None]
+    others = [n for n in node.args[2:4] if isinstance(n, Node)]
     plain = all(n.meta.dtype == node.args[0].meta.dtype for n in others)
     return elements(node) and plain and node.args[0].meta.dtype.is_floating_point
 
