@@ -57,7 +57,8 @@ class _NestBuilder:
     def to_axes(self, where: Map) -> Map:
         """Forms over the unit's dimensions -> forms over the nest's axes."""
         return tuple(
-            replace(form, strides=tuple(form.strides[dim] for dim in self.order)) for form in where
+            Index(tuple([form.strides[dim] for dim in self.order]), form.offset, form.terms)
+            for form in where
         )
 
     def element(self, node: Node, where: Map) -> int:

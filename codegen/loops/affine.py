@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,7 +50,7 @@ def address(where: Map, stride: Sequence[int], offset: int, n_axes: int) -> Inde
     """The element offset of the mapped element in a tensor with these strides."""
     forms = [scaled(form, step) for form, step in zip(where, stride, strict=True)]
     found = added(forms, n_axes)
-    return replace(found, offset=found.offset + offset)
+    return Index(found.strides, found.offset + offset, found.terms)
 
 
 SOMEWHERE = -1  # the placeholder for the number of a value that is not made yet
@@ -78,8 +77,10 @@ def clean(where: Map, shape: Sequence[int], axes: Sequence[int]) -> Map:
     return tuple(
         zero(len(axes))
         if size == 1 and form.offset == 0
-        else replace(
-            form, strides=tuple(s if axes[a] != 1 else 0 for a, s in enumerate(form.strides))
+        else Index(
+            tuple([s if axes[a] != 1 else 0 for a, s in enumerate(form.strides)]),
+            form.offset,
+            form.terms,
         )
         for form, size in zip(where, shape, strict=True)
     )

@@ -178,7 +178,12 @@ def opmath(dtype: torch.dtype) -> torch.dtype:
 
 
 def _operator(op: str) -> Callable[[Scalar, Any], Scalar]:
-    return lambda left, right: left.apply(op, right)
+    def apply(left: Scalar, right: Any) -> Scalar:
+        builder, number = left.builder, left.number
+        other = right.number if isinstance(right, Scalar) else builder.const(right, left.dtype)
+        return Scalar(builder, builder.apply(op, number, other))
+
+    return apply
 
 
 def _reflected(op: str) -> Callable[[Scalar, Any], Scalar]:
@@ -201,7 +206,7 @@ class Scalar:
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.builder.dtype(self.number)
+        return self.builder.values[self.number].dtype
 
     def const(self, number: Any) -> Scalar:
         """A constant of this value's dtype."""
@@ -298,12 +303,15 @@ class At:
 
     def get(self, operand: Any, dtype: torch.dtype, through: torch.dtype | None = None) -> Scalar:
         """An operand's element (or a number) as `dtype`, first rounded to `through`."""
+        builder = self.builder
         if isinstance(operand, Node):
             where = affine.broadcast(self.where, self.meta.shape, operand.meta.shape)
-            found = self.full(operand, where)
+            number = builder.element(operand, where)
+            if through is not None:
+                number = builder.cast(number, through)
         else:
-            found = self.const(operand, through or dtype)
-        return found.to(through or dtype).to(dtype)
+            number = builder.const(operand, through or dtype)
+        return Scalar(builder, builder.cast(number, dtype))
 
     def operands(
         self, count: int, dtype: torch.dtype | None = None, through: torch.dtype | None = None
