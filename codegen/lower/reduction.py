@@ -34,13 +34,13 @@ def _normal(dims: Any, rank: int) -> tuple[int, ...]:
     return tuple(sorted({dim % rank if rank else 0 for dim in dims})) if rank else ()
 
 
-Dims = tuple[Node, tuple[int, ...], bool]
+Reduced = tuple[Node, tuple[int, ...], bool]  # (operand, dimensions, keepdim)
 
 
-def fold_dims(dim_at: int = 1, keep_at: int = 2) -> Callable[[Node], Dims]:
+def fold_dims(dim_at: int = 1, keep_at: int = 2) -> Callable[[Node], Reduced]:
     """A reader of (operand, dims, keepdim) from the arguments; no dims: all."""
 
-    def read(node: Node) -> Dims:
+    def read(node: Node) -> Reduced:
         operand = node.args[0]
         dims = _normal(argument(node, dim_at, "dim"), len(operand.meta.shape))
         return operand, dims, bool(argument(node, keep_at, "keepdim", False))
@@ -48,13 +48,13 @@ def fold_dims(dim_at: int = 1, keep_at: int = 2) -> Callable[[Node], Dims]:
     return read
 
 
-def one_dim(node: Node) -> Dims:
+def one_dim(node: Node) -> Reduced:
     """softmax and similar operators: one dimension, whose size stays."""
     operand = node.args[0]
     return operand, _normal(node.args[1], len(operand.meta.shape)), True
 
 
-def _norm_dims(node: Node) -> Dims:
+def _norm_dims(node: Node) -> Reduced:
     operand = node.args[0]
     rank = len(operand.meta.shape)
     return operand, tuple(range(rank - len(node.args[1]), rank)), True
