@@ -25,8 +25,9 @@ from graftjit.capture.emit.resume import ResumeSpec, break_tail, can_resume, res
 from graftjit.context import reset_context
 from graftjit.lowered.bytecode_text import code_text
 from graftjit.runtime.events import observers as watching
-from ..harness import Describer, reads_as_python
+
 from ..bytecode.programs import PROGRAMS
+from ..harness import Describer, reads_as_python
 
 counted = 0
 
