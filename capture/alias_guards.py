@@ -87,16 +87,18 @@ def _instance_dicts(m: Machine, written: set[Value], groups: dict[int, list[Valu
     ]
     for owner in objects:
         if owner in written:
-            _apart(m, owner, [one for one in dicts if one not in written and not _own(one, owner)])
+            _guard_disjoint(
+                m, owner, [one for one in dicts if one not in written and not _own(one, owner)]
+            )
     for one in dicts:
         if one in written:
-            _apart(m, one, [owner for owner in objects if not _own(one, owner)])
+            _guard_disjoint(m, one, [owner for owner in objects if not _own(one, owner)])
         if m.heap.globals or one in written:
             for scope in m.guards.scopes.values():
                 m.guard("distinct", None, (one.source, scope))
 
 
-def _apart(m: Machine, one: Value, others: Iterable[Value]) -> None:
+def _guard_disjoint(m: Machine, one: Value, others: Iterable[Value]) -> None:
     sources = tuple(dict.fromkeys(other.source for other in others if other.source is not None))
     if sources:
         m.guard("apart", one.source, sources)

@@ -416,7 +416,7 @@ class _Attempt:
             made.graph.late = made.graph.mutates and clean
             made.program = self.backend(made.graph)
             made.rerun = clean or getattr(made.program, "tells_begun", False)
-            made.symbolic = symbolic_numbers.told(self.machine, made.graph)
+            made.symbolic = symbolic_numbers.descriptions(self.machine, made.graph)
             if made.graph.mutates:
                 self._guard_aliases()
                 for source, tensor in self.tracer.followed():

@@ -72,7 +72,7 @@ def watching(over: str) -> Iterator[None]:
         _WATCHING.over = before
 
 
-def tell(m: Machine, warning: Warning) -> None:
+def warn_now(m: Machine, warning: Warning) -> None:
     """Give a warning that torch gives once per process now, at the user's line."""
     names = m.frames[-1].scope.names
     where = m.where

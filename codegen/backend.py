@@ -15,10 +15,10 @@ from typing import Any
 
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
-from ..ir.passes.defer_writes import early, late
+from ..ir.passes.defer_writes import deferred, early
 from ..ir.trace.joint import Joint
 from ..runtime.autograd.freed_graph import SpentProgram
-from ..runtime.autograd.rollback import telling, unwriting
+from ..runtime.autograd.rollback import marking_begun, unwriting
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import observers
 from ..runtime.events.events import Fallback
@@ -26,7 +26,7 @@ from ..runtime.process import faults
 from ..runtime.process.session import SESSION
 from .plan_cache import cache
 from .programs import step_facts
-from .programs.compiled import Compiled, sampled, show, tell, watched
+from .programs.compiled import Compiled, compared, emit_compiled, sampled, show
 from .programs.replay import compile_replay
 
 
@@ -43,7 +43,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     elif graph.needs_grad:
         compiled = _joint_or_replayed(graph, level, background, tune, sink)
     else:
-        written_late = late(graph) if graph.late else graph
+        written_late = deferred(graph) if graph.late else graph
         compiled = _fused_or_replayed(written_late, level, background, tune)
         _finish(compiled, written_late, sink)
         if (graph.spent or (graph.spends and graph.mutates)) and compiled.mode != "replay":
@@ -51,11 +51,11 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     if graph.late and compiled.mode == "replay":
         compiled.program = unwriting(compiled.program, early(graph))
     compiled.timings["total"] = time.perf_counter() - start
-    observers.tell(lambda: compiled)
+    observers.publish(lambda: compiled)
     if not compiled.part:
         sampled(compiled)
     if compiled.mode != "background":  # `exchange` in pipeline.py emits that event
-        tell(compiled, level)
+        emit_compiled(compiled, level)
     return compiled
 
 
@@ -82,7 +82,7 @@ def _joint_or_replayed(
     def build(half: Graph) -> Compiled:
         start = time.perf_counter()
         with SESSION.working_for(*owner):
-            written_late = late(half) if half.late else half
+            written_late = deferred(half) if half.late else half
             made = _half(written_late, level, background, tune)
             forward = half.name == graph.name
             made.part = "forward" if forward else "backward"
@@ -91,13 +91,13 @@ def _joint_or_replayed(
             _finish(made, written_late, sink, frozenset(saved))
             made.timings["total"] = time.perf_counter() - start
             if not forward:  # the event of the forward is emitted with its frame
-                tell(made, level)
+                emit_compiled(made, level)
             return made
 
     try:
         program, forward = compile_joint(graph, build, SESSION.options.check, show())
     except Exception as error:  # a bug of graftjit must not become the user's error
-        return _replayed(graph, *_told(graph, error))
+        return _replayed(graph, *_fallback_reason(graph, error))
     return replace(forward, graph=graph, program=program)
 
 
@@ -108,7 +108,7 @@ def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     try:
         return _programmed(graph, level, background, tune)
     except Exception as error:
-        code, reason = _told(graph, error)
+        code, reason = _fallback_reason(graph, error)
         SESSION.emit(Fallback(code=code, reason=reason))
         return _pipeline().by_aten(graph)
 
@@ -124,16 +124,16 @@ def _finish(
         compiled.program = graphed(compiled, graph, inner)
     if compiled.mode != "replay":
         kernels = [one.name for one in compiled.kernels]
-        compiled.program = watched(graph, compiled.program, kernels)
+        compiled.program = compared(graph, compiled.program, kernels)
     if compiled.mode != "replay" and graph.mutates and compiled.part != "backward":
-        compiled.program = telling(compiled.program, graph.written)
+        compiled.program = marking_begun(compiled.program, graph.written)
 
 
 def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     try:
         return _programmed(graph, level, background, tune)
     except Exception as error:  # a bug of graftjit must not become the user's error
-        return _replayed(graph, *_told(graph, error))
+        return _replayed(graph, *_fallback_reason(graph, error))
 
 
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
@@ -143,11 +143,11 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
         done = _kept(graph, key, background)
     except Exception as error:
         then = "Its graph is planned again: its results are right."
-        faults.tell(graph.name, error, then)
+        faults.warn_of_fault(graph.name, error, then)
         done = None
     if done is not None:
         return done
-    return _pipeline().programmed(graph, level, background, tune, _told, key)
+    return _pipeline().programmed(graph, level, background, tune, _fallback_reason, key)
 
 
 def _pipeline() -> Any:
@@ -158,7 +158,7 @@ def _pipeline() -> Any:
 
 
 def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
-    kept = None if key is None or observers.watched() else cache.recall(key)
+    kept = None if key is None or observers.is_observed() else cache.recall(key)
     if kept is None:
         return None
     if SESSION.options.check:
@@ -166,7 +166,7 @@ def _kept(graph: Graph, key: Any, background: bool) -> Compiled | None:
     return cache.loaded(graph, kept, stored=background)
 
 
-def _told(graph: Graph, error: Exception) -> tuple[str, str]:
+def _fallback_reason(graph: Graph, error: Exception) -> tuple[str, str]:
     """The code and the reason of a fallback, after one warning. Under GRAFTJIT_CHECK the error is
     raised.
     """

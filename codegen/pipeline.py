@@ -48,7 +48,7 @@ from .lower import (
 )
 from .plan_cache import cache, serialize
 from .programs import step_facts
-from .programs.compiled import Compiled, KernelRecord, Program, Seen, record, show, tell
+from .programs.compiled import Compiled, KernelRecord, Program, Seen, emit_compiled, record, show
 from .schedule import plan
 from .schedule.program_writer import spec as spec_of
 from .triton import devices
@@ -195,7 +195,7 @@ class _Planned:
         if answers:
             with library_calls.answered(answers):
                 self.made = plan.plan(self.better, kinds=self.kinds)
-        self.asked = cpu.recall(cpu.questions(self.made), self.made, stored)
+        self.asked = cpu.recall(cpu.candidates(self.made), self.made, stored)
         self.later = False
 
     def tune_gpu(self, stored: bool) -> None:
@@ -237,7 +237,7 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
     built, so the process that compiles those of GPUs starts now.
     """
     clock = _Clock({})
-    passes: list[PassRecord] | None = [] if observers.watched() else None
+    passes: list[PassRecord] | None = [] if observers.is_observed() else None
     better = optimize(graph, check=SESSION.options.check, show=show(), records=passes)
     clock.lap("passes")
     compiler = hardware.find_compiler() is not None or SESSION.store.bundled()
@@ -406,12 +406,12 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
         library,
         distinct,
         timings=laps,
-        steps=step_facts.told(graph, rows, was),
+        steps=step_facts.report_facts(graph, rows, was),
         sketch=step_facts.sketch(graph, rows),
         source=planned.sources(),
         sampled=program,
     )
-    observers.tell(
+    observers.publish(
         lambda: Seen(graph, planned.passes, made, {r.name: r.source for r in records}, done)
     )
     return done
@@ -435,7 +435,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
                 program.become(done.program)
                 done.part = made.part
                 done.timings["total"] = sum(done.timings.values())
-                tell(done, level)
+                emit_compiled(done, level)
             except Exception as error:
                 code, reason = told(graph, error)
                 SESSION.emit(Fallback(code=code, reason=reason))

@@ -46,13 +46,13 @@ def compile_joint(
 ) -> tuple[Any, Any]:
     """(program, the compiled forward). `build` compiles a graph without gradients."""
     started, passes = time.perf_counter(), list[PassRecord]()
-    watched = observers.watched()
+    watched = observers.is_observed()
     segments = segments_of(graph)
     if segments is not None:
         graph = replace(graph, joint=segments.joint)
     halves = divide(graph, check=check, show=show, records=passes if watched else None)
     spent = time.perf_counter() - started
-    observers.tell(
+    observers.publish(
         lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)
     )
     forward = build(halves.forward)

@@ -23,7 +23,7 @@ from ...runtime.safe_access import in_classes as mro_lookup
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
 from ..values import containers
-from ..values.symbolic_numbers import Held
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
     Array,
     Cell,
@@ -117,7 +117,7 @@ def real_class(value: Value) -> type | None:
         case Tensor():
             return value.cls
         case Const():
-            return type(value.real if isinstance(value, Held) else value.value)
+            return type(value.real if isinstance(value, SymbolicNumber) else value.value)
         case Sequence() | Dict() | Set():
             return value.cls
         case Function():

@@ -24,7 +24,7 @@ from ..values.containers import is_one
 from ..values.effects import Effect, Filled, SetAttr, SetGlobal, SetVariable, Written
 from ..values.frames import Frame
 from ..values.registry import NONE
-from ..values.symbolic_numbers import Held
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import Cell, Const, Context, Handled, Null, Tensor, Value
 from .reconstruct import BUILDERS, write_back
 from .resume import begin_handling
@@ -137,7 +137,7 @@ class Emitter:
             self.push(function)
             self.asm.load_attr("__dict__")
             return
-        if isinstance(value, Held) and not value.looked:
+        if isinstance(value, SymbolicNumber) and not value.looked:
             if value.source is None:
                 self._compute(value)
                 return
@@ -163,7 +163,7 @@ class Emitter:
         if value not in self.temps:
             self._remember(value)
 
-    def _compute(self, value: Held) -> None:
+    def _compute(self, value: SymbolicNumber) -> None:
         """Compute a symbolic number from numbers outside, before anything changes."""
         self.loaded[value] = None
         made, sources = symbolic_numbers.function_of(self.m, value.expr)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...runtime.guards.sources import Source
 from ..values.containers import NotConstant, is_one
-from ..values.symbolic_numbers import Held
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import UNREAD, Const, Dict, Obj, Sequence, Tensor, Value
 
 
@@ -23,7 +23,7 @@ class Trees:
         self.seen: set[Value] = set()
 
     def of(self, value: Value) -> Any:
-        if isinstance(value, Held) and not value.looked:
+        if isinstance(value, SymbolicNumber) and not value.looked:
             if value.source is None:
                 raise NotConstant
         elif isinstance(value, Const) and (value.source is None or is_one(value.value)):

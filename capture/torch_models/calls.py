@@ -31,7 +31,7 @@ from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
 from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, from_constant
-from ..values.symbolic_numbers import Held
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
     Array,
     BuiltinMethod,
@@ -307,7 +307,7 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             told = error.original
             continue
         if told is not None:
-            walk_warnings.tell(m, told)
+            walk_warnings.warn_now(m, told)
         current_device.hold(m, fn, args, kwargs)
         return result
 
@@ -356,7 +356,7 @@ def to_argument(m: Machine, value: Value) -> Any:
         if is_kind(value.value, torch.Generator):
             raise Break("GB124", "a generator object in a torch call")
         return value.value
-    if isinstance(value, Held):
+    if isinstance(value, SymbolicNumber):
         return symbolic_numbers.argument(m, value)
     try:
         return as_constant(m, value)

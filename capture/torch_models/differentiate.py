@@ -40,9 +40,9 @@ def _around(m: Machine) -> bool:
     return found
 
 
-@models(differentiate.watched)
-def _watched(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return calls.record(m, differentiate.watched, (calls.to_argument(m, args[0]),), {})
+@models(differentiate.separate)
+def _separate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return calls.record(m, differentiate.separate, (calls.to_argument(m, args[0]),), {})
 
 
 @models(differentiate.gradients)

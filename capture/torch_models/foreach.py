@@ -16,7 +16,7 @@ from ..breaks import Break
 from ..data_model.polyfills import stands_for
 from ..values import containers
 from ..values.registry import BUILTINS, Args, Kwargs
-from ..values.symbolic_numbers import Held
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import Const, Obj, Sequence, Tensor, Value
 from .tensor_scalars import NARROW
 
@@ -133,7 +133,7 @@ def _is_known(m: Machine, value: Value) -> bool:
         return value.ghost.device.type in ("cpu", "cuda")
     if not isinstance(value, Const):
         return False
-    number = value.real if isinstance(value, Held) else value.value
+    number = value.real if isinstance(value, SymbolicNumber) else value.value
     return type(number) in (int, float)
 
 

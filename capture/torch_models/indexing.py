@@ -2,7 +2,8 @@
 
 torch's own indexing takes plain numbers. A first index of this kind becomes `select` along
 dimension 0, whose result is indexed by the rest. A guard holds it within the dimension, where
-select and indexing agree.
+select and indexing agree. Any other index of a tensor is recorded as a torch call: see `get_item`
+in `capture.operations.operators`.
 """
 
 from __future__ import annotations

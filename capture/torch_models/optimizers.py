@@ -16,7 +16,7 @@ from torch.optim import optimizer as of_torch
 from ..breaks import Break
 from ..data_model.polyfills import stands_for
 from ..values.registry import Args, Kwargs, models
-from ..values.symbolic_numbers import Held
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import Dict, Obj, Sequence, Value
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def may_vary(number: Any) -> Any:
 @models(may_vary)
 def _model_may_vary(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     number = args[0]
-    if isinstance(number, Held) and number.source is not None:
+    if isinstance(number, SymbolicNumber) and number.source is not None:
         m.varied.mark(number.source)
     return number
 
@@ -204,6 +204,6 @@ def _power_of_varied(base: Any, count: Any) -> Any:
 def _model_power(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     base = args[0]
     way = _plain_power
-    if isinstance(base, Held) and base.source and m.varied.number(base.source, base.real):
+    if isinstance(base, SymbolicNumber) and base.source and m.varied.number(base.source, base.real):
         way = _power_of_varied
     return m.call(Obj(way), args, kwargs)

@@ -1,6 +1,6 @@
 """Symbolic numbers: sizes, and Python ints and floats from outside that may vary between calls.
 
-In: numbers read at Sources, sizes of ghosts, and operations on them. Out: `Held` values, which have
+In: numbers read at Sources, sizes of ghosts, and operations on them. Out: `SymbolicNumber` values, which have
 an expression (`ir.symbolic.expr`) in addition to the number at capture. Moves, arithmetic and
 comparisons use the expression; a read of `.value`, as of any constant, binds the entry to the
 number (a guard). A number that nothing depends on is not guarded; if it leaves the frame, the
@@ -48,7 +48,7 @@ _NUMBERS = (int, float)
 WHOLE = 1 << 63  # guards and programs use ints of 64 bits
 
 
-class Held(Const):
+class SymbolicNumber(Const):
     """A number with its expression.
 
     `looked`: the entry is bound to its value; `real`: the value at capture.
@@ -72,7 +72,7 @@ class _Numbers:
     """A machine's symbolic numbers: `held` by source; `varying`: symbols that may stay symbolic."""
 
     def __init__(self) -> None:
-        self.held: dict[Source, Held] = {}
+        self.held: dict[Source, SymbolicNumber] = {}
         self.varying: set[Symbol] = set()
         self.sealed = False
 
@@ -104,7 +104,7 @@ def _place(facts: Any, symbol: Symbol) -> tuple[str, Source, int]:
     return (origin[0], origin[1], origin[2] if len(origin) > 2 else 0)
 
 
-def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
+def descriptions(m: Machine, graph: Graph) -> list[tuple[str, str]]:
     """(size or number, reason) for each symbol of a graph, for the report."""
     found = []
     for symbol in graph.symbols:
@@ -118,11 +118,11 @@ def told(m: Machine, graph: Graph) -> list[tuple[str, str]]:
     return found
 
 
-def hold(m: Machine, value: Any, source: Source) -> Held:
+def hold(m: Machine, value: Any, source: Source) -> SymbolicNumber:
     """The Value of an int or float at a source; so far only its type is guarded."""
     known = m.numbers.held.get(source)
     if known is None:
-        known = m.numbers.held[source] = Held(m, value, None, source)
+        known = m.numbers.held[source] = SymbolicNumber(m, value, None, source)
         m.guards.rows[("held", source, None)] = Row("type", source, type(value), m.where)
     return known
 
@@ -131,7 +131,7 @@ def hold(m: Machine, value: Any, source: Source) -> Held:
 _MANY = 256
 
 
-def _expr(m: Machine, value: Held) -> Any:
+def _expr(m: Machine, value: SymbolicNumber) -> Any:
     """The expression of a number; for one from outside it is made at the first computation."""
     if value.expr is None:
         source, real, kind = value.source, value.real, type(value.real).__name__
@@ -153,7 +153,7 @@ def _expr(m: Machine, value: Held) -> Any:
     return m.facts.form(value.expr)
 
 
-def _bind(m: Machine, value: Held) -> None:
+def _bind(m: Machine, value: SymbolicNumber) -> None:
     """Bind the entry to this number."""
     assert not m.numbers.sealed, "a number is looked at after the guards were made"
     if value.source is not None:
@@ -177,7 +177,7 @@ def with_where(m: Machine) -> Any:
 
 def is_number(value: Value) -> bool:
     """Whether this is a number that the entry is not bound to."""
-    return isinstance(value, Held) and not value.looked and type(value.real) in _NUMBERS
+    return isinstance(value, SymbolicNumber) and not value.looked and type(value.real) in _NUMBERS
 
 
 def is_whole(value: Value) -> bool:
@@ -203,7 +203,7 @@ def operand(m: Machine, value: Value) -> Any:
 
 def type_of(value: Const) -> type:
     """The type of a constant, without binding a number."""
-    return type(value.real if isinstance(value, Held) else value.value)
+    return type(value.real if isinstance(value, SymbolicNumber) else value.value)
 
 
 def is_of(value: Value, kinds: type | tuple[type, ...]) -> bool:
@@ -226,7 +226,7 @@ def number(m: Machine, expr: Any) -> Const:
     expr = m.facts.form(expr)
     if not isinstance(expr, Expr):
         return Const(expr)
-    held = Held(m, expr.hint, expr)
+    held = SymbolicNumber(m, expr.hint, expr)
     return held if is_handy(expr) else Const(held.value)
 
 
@@ -312,7 +312,7 @@ def truth(m: Machine, value: Const) -> bool:
     return bool(value.value)
 
 
-def argument(m: Machine, value: Held) -> Any:
+def argument(m: Machine, value: SymbolicNumber) -> Any:
     """A number for the tracer: an expression if it varies."""
     if is_number(value) and not m.inner and _may_vary(m, value):
         expr = _without_the_rest(m, _expr(m, value))
@@ -332,7 +332,7 @@ def _without_the_rest(m: Machine, expr: Any) -> Any:
     return m.facts.form(expr)
 
 
-def _may_vary(m: Machine, value: Held) -> bool:
+def _may_vary(m: Machine, value: SymbolicNumber) -> bool:
     """Whether it may vary; without this check, a number to be bound at once would get a symbol."""
     return value.expr is not None or bool(
         value.source and m.varied.number(value.source, value.real)
@@ -382,7 +382,7 @@ def as_sequence(value: Value) -> Value:
     """A constant torch.Size as a sequence of numbers, to compare it with a symbolic one."""
     if (
         isinstance(value, Const)
-        and not isinstance(value, Held)
+        and not isinstance(value, SymbolicNumber)
         and type(value.value) in (torch.Size, tuple)
     ):
         return Sequence([Const(item) for item in value.value], type(value.value))

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ...runtime.events.progress import told
+from ...runtime.events.progress import displayed
 
 AT_EXIT = 10.0  # seconds that the end of the process waits for the current run
 
@@ -87,7 +87,7 @@ class Background:
                 # it stays in the queue until it is done: see `after_fork`
                 title, job = self._jobs[0]
             try:
-                with told(title):
+                with displayed(title):
                     job()
             except Exception as error:
                 self._failed.append(error)

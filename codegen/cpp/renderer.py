@@ -105,7 +105,7 @@ def render(
             for writer in writers
         ):
             names.add("tile")
-        kernels = _apart(
+        kernels = _distinct(
             writers, {} if symbols is None else symbols, {} if texts is None else texts
         )
         if numbers is not None:
@@ -118,7 +118,7 @@ def render(
     return "\n".join(parts)
 
 
-def _apart(writers: list[Kernel], symbols: dict[str, str], texts: dict[str, str]) -> list[str]:
+def _distinct(writers: list[Kernel], symbols: dict[str, str], texts: dict[str, str]) -> list[str]:
     """The texts of these kernels, each once."""
     first: dict[str, str] = {}  # a text without its name -> the name
     for writer in writers:

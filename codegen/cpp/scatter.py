@@ -33,7 +33,7 @@ def write(kernel: Kernel) -> None:
         _in_order(kernel, "0", kernel.n(rows), rows, ("0", kernel.n(length)), length)
         return
     shared = 0
-    while shared < len(plan.rows) and _apart(kernel, plan.rows[shared]):
+    while shared < len(plan.rows) and _is_disjoint(kernel, plan.rows[shared]):
         shared += 1
     if shared:
         parts = math.prod(sizes[axis] for axis in plan.rows[:shared])
@@ -43,13 +43,13 @@ def write(kernel: Kernel) -> None:
             "part", parts,
             lambda: _in_order(kernel, f"part * {each}", f"(part + 1) * {each}", rows, ends, length),
         )  # fmt: skip
-    elif plan.vector is not None and _apart(kernel, plan.vector):
+    elif plan.vector is not None and _is_disjoint(kernel, plan.vector):
         _columns(kernel, rows, length)
     else:
         _in_order(kernel, "0", kernel.n(rows), rows, ("0", kernel.n(length)), length)
 
 
-def _apart(kernel: Kernel, axis: int) -> bool:
+def _is_disjoint(kernel: Kernel, axis: int) -> bool:
     """Whether two elements with different coordinates on this axis never have the same position."""
     # an index moves only along an axis of its own dimension
     moves = (s.index.strides[axis] != 0 for s in kernel.nest.stores if s.scatter is not None)

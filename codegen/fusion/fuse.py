@@ -1,10 +1,11 @@
 """Greedy fusion: which nodes run in one kernel.
 
 Nodes are taken in order. A node that can be lowered joins the group that keeps most bytes out of
-memory, among the groups of its operands and of readers of the same tensors. Its map in that group's
-iteration must be affine, and no path through other work may lead from the group to it. Groups that
-a node joins together become one. The result is a list of units (kernels and single ATen calls) with
-the units that each must follow; `schedule` puts them in order.
+memory. Candidates are the groups that compute its operands, and those that read a tensor it reads
+too. Its map in that group's iteration must be affine, and no path through other work may lead from
+the group to it. Groups that a node joins together become one. The result is a list of units
+(kernels and single ATen calls) with the units that each must follow; `schedule` puts them in
+order.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
         kept["library"],
         len(names) + len(gpu),
         timings=laps,
-        steps=step_facts.told(graph, rows, was),
+        steps=step_facts.report_facts(graph, rows, was),
         sketch=step_facts.sketch(graph, rows),
         source=_source(kept),
         sampled=program,

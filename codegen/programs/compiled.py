@@ -113,7 +113,7 @@ def sampled(compiled: Compiled) -> None:
     clocks.follow(compiled.sampled, compiled.graph.name, compiled.part)
 
 
-def tell(compiled: Compiled, level: str) -> None:
+def emit_compiled(compiled: Compiled, level: str) -> None:
     """Emit the event of a graph that has been compiled."""
     graph = compiled.graph
     SESSION.emit(
@@ -135,7 +135,7 @@ def tell(compiled: Compiled, level: str) -> None:
     )
 
 
-def watched(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Program:
+def compared(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Program:
     """The program; under GRAFTJIT_CHECK each run is compared with eager's."""
     if not SESSION.options.check or not can_compare(graph):
         return program

@@ -65,7 +65,9 @@ def rows(
     return found
 
 
-def told(graph: Graph, rows: Sequence[Plain], cached: Mapping[str, bool]) -> tuple[StepFacts, ...]:
+def report_facts(
+    graph: Graph, rows: Sequence[Plain], cached: Mapping[str, bool]
+) -> tuple[StepFacts, ...]:
     """The facts of a report. `cached`: kernel name -> whether it was found in the store."""
     nodes = graph.nodes
     return tuple(

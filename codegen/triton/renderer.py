@@ -172,7 +172,7 @@ def _identifier(name: str, default: str) -> str:
     return f"{default}_{text}" if text[0].isdigit() or keyword.iskeyword(text) else text
 
 
-def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_build_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its faults raised as BuildErrors."""
 
     @functools.wraps(function)
@@ -186,7 +186,7 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 available = compiler.available
-interpreting = _told(compiler.interpreting)
-load = _told(compiler.load)
-compile_kernel = _told(compiler.compile_kernel)
-launch = _told(compiler.launch)
+interpreting = _with_build_errors(compiler.interpreting)
+load = _with_build_errors(compiler.load)
+compile_kernel = _with_build_errors(compiler.compile_kernel)
+launch = _with_build_errors(compiler.launch)

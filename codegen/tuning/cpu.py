@@ -71,7 +71,7 @@ def named_way(way: Hints) -> str:
     return ", ".join(told) or "default"
 
 
-def questions(made: Plan) -> list[Question]:
+def candidates(made: Plan) -> list[Question]:
     """The kernels of a plan that are worth a measurement, each once, those with most work first."""
     found: dict[str, Question] = {}
     total = 0
@@ -213,10 +213,10 @@ def _answer(question: Question, made: Plan, times: Sequence[Timing], known: bool
         kernel = made.steps[step]
         assert isinstance(kernel, Kernel)
         made.steps[step] = replace(kernel, nest=replace(kernel.nest, hints=question.ways[way]))
-    tell(question.nest.name, question.names, times, way, known, question.nest.covers)
+    emit_choice(question.nest.name, question.names, times, way, known, question.nest.covers)
 
 
-def tell(
+def emit_choice(
     name: str,
     ways: Sequence[str],
     times: Sequence[Timing],

@@ -140,7 +140,7 @@ def _answers(asked: Sequence[Question], stored: bool) -> list[tuple[Question, Wa
         times = known[one.key] or measured.get(one.key)
         if times:
             way, nest = cpu.choose(times), one.kernel.nest
-            cpu.tell(nest.name, one.names, times, way, one.key not in measured, nest.covers)
+            cpu.emit_choice(nest.name, one.names, times, way, one.key not in measured, nest.covers)
             found.append((one, one.ways[way]))
     return found
 

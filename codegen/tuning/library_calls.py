@@ -52,7 +52,7 @@ def answers(graph: Graph, stored: bool) -> dict[str, bool]:
     something is unknown and `stored` forbids builds.
     """
     found: dict[str, bool] = {}
-    asked = _questions(graph)
+    asked = _candidates(graph)
     known = {key: cpu.remembered((key,), _ways(node)) for key, node in asked.items()}
     left = {key: node for key, node in asked.items() if known[key] is None}
     if left and stored:
@@ -85,7 +85,7 @@ def answered(found: Mapping[str, bool]) -> Iterator[None]:
         products.MEASURED.reset(token)
 
 
-def _questions(graph: Graph) -> dict[str, Node]:
+def _candidates(graph: Graph) -> dict[str, Node]:
     """The products worth a measurement, each once, those with most work first."""
     nodes = [node for node in graph.nodes if _open(node)]
     found = {products.known_as(node): node for node in nodes}
@@ -138,7 +138,7 @@ def _answer(
     key: str, node: Node, times: Sequence[Timing], known: bool, found: dict[str, bool]
 ) -> None:
     ways, way = _ways(node), cpu.choose(times)
-    cpu.tell(node.name, ways, times, way, known, (describe(node),))
+    cpu.emit_choice(node.name, ways, times, way, known, (describe(node),))
     if way:
         found[key] = ways[way] != WAYS[False]
 

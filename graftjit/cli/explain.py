@@ -42,7 +42,7 @@ def run(parsed: argparse.Namespace) -> int:
     files = [name for name in (parsed.html, parsed.json, *parsed.save) if name is not None]
     _check_files(parsed)  # before the script, which may run for a long time
     old = None if parsed.diff is None else _old_report(parsed.diff)
-    status, report, about = _watched(parsed, program)
+    status, report, about = _observed_run(parsed, program)
     out = sys.stderr if parsed.stderr else sys.stdout
     if not parsed.quiet:
         for line in about:
@@ -57,7 +57,7 @@ def run(parsed: argparse.Namespace) -> int:
     return status or _beyond_limits(parsed, report)
 
 
-def _watched(
+def _observed_run(
     parsed: argparse.Namespace, program: run_script.Program
 ) -> tuple[int, Report, list[str]]:
     """Run the program. Returns (status, report, lines on compiled modules)."""

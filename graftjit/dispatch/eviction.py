@@ -83,7 +83,7 @@ class _Use:
     lately: float = 0.0
 
 
-class Room:
+class Eviction:
     """The eviction data of a state. Only the thread with the capture lock uses it."""
 
     def __init__(self, limit: int, warned: bool = False) -> None:
@@ -105,7 +105,7 @@ class Room:
         """The number of times that a combination must be met before it is compiled."""
         return 1 << min(self.useless // max(self.limit, PATIENCE), _MOST)
 
-    def pays(self, first: Room) -> bool:
+    def pays(self, first: Eviction) -> bool:
         """Whether to consider this call: not if the frame never had a tensor operator. `first`: the
         data of the frame's beginning."""
         if first.computes or not self.made or first.barren < _BARREN:
@@ -116,7 +116,7 @@ class Room:
         self._passed = 0
         return True
 
-    def add(self, first: Room, computes: bool) -> None:
+    def add(self, first: Eviction, computes: bool) -> None:
         """Count a new entry. `computes`: it has a tensor operator."""
         first.computes |= computes
         first.barren += self.made > 0

@@ -61,7 +61,7 @@ def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:
     try:
         return _policy(code)
     except Exception as error:
-        faults.tell(code.co_qualname, error)
+        faults.warn_of_fault(code.co_qualname, error)
         return None
 
 
@@ -106,7 +106,7 @@ def state_for_code(code: types.CodeType) -> Any:
     try:
         return _unit().state_for(code)
     except Exception as error:
-        faults.tell(code.co_qualname, error)
+        faults.warn_of_fault(code.co_qualname, error)
         return _native.CodeState(code)  # without a miss callback: always plain Python
 
 

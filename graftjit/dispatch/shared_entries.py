@@ -168,7 +168,7 @@ class Place:
 
 
 @dataclass(eq=False)
-class Kin:
+class SharedEntries:
     """The data that kin share. `one_function`: they are the same function made again, so that
     values that vary between calls of one may vary between calls of the next. Sizes of one model are
     no evidence about another."""
@@ -236,7 +236,7 @@ def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType)
     return recipe.target.replace(co_consts=constants)
 
 
-def tell(recipe: Recipe) -> None:
+def emit_adopted(recipe: Recipe) -> None:
     """Emit that an entry was adopted, with the events of the original capture."""
     for event in recipe.told:
         names = (f.name for f in dataclasses.fields(event) if f.name not in ("at", "entry"))
@@ -274,7 +274,7 @@ class _Row:
 
     owner: weakref.ref[Any]
     module: weakref.ref[types.ModuleType] | None
-    kin: Callable[[], Kin | None]
+    kin: Callable[[], SharedEntries | None]
 
 
 class _Table:
@@ -287,7 +287,7 @@ class _Table:
     def after_fork(self) -> None:
         self._lock = threading.RLock()
 
-    def of(self, owner: Any, scope: dict[str, Any], config: JitConfig) -> Kin:
+    def of(self, owner: Any, scope: dict[str, Any], config: JitConfig) -> SharedEntries:
         """The kin of a callable. `owner` is its code, or the class of its model; `scope` its
         globals."""
         key = id(owner), id(scope), config
@@ -303,10 +303,10 @@ class _Table:
                     return kin
             return self._new(key, owner, module)
 
-    def _new(self, key: _Key, owner: Any, module: types.ModuleType | None) -> Kin:
+    def _new(self, key: _Key, owner: Any, module: types.ModuleType | None) -> SharedEntries:
         drop = until_exit(functools.partial(self._drop, key))
         shared = weakref.ref(owner, drop)
-        kin = Kin(key[2].recompile_limit, shared, isinstance(owner, types.CodeType))
+        kin = SharedEntries(key[2].recompile_limit, shared, isinstance(owner, types.CodeType))
         if module is None:
             row = _Row(shared, None, weakref.ref(kin, drop))
         else:

@@ -36,8 +36,8 @@ from ..runtime.weak_callbacks import until_exit
 from . import lazy_modules as lazy
 from . import unit_events
 from .capture_lock import TURNS, other_threads
-from .eviction import Change, Room, change_of
-from .shared_entries import KIN, Kin, Made, Recipe, keep_told, retargeted, tell
+from .eviction import Change, Eviction, change_of
+from .shared_entries import KIN, Made, Recipe, SharedEntries, emit_adopted, keep_told, retargeted
 from .unit_events import place_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Unit:
         self.name = name
         self.config = config
         self.face: weakref.ref[Any] | None = None  # the callable that users have
-        self.kin: Kin | None = None  # shares compilations with callables like this one
+        self.kin: SharedEntries | None = None  # shares compilations with callables like this one
         # The first line of the function in reports; None: that of its code.
         self.place = place
         # By the id of the code, in order of creation. Weak: a callable keeps its state alive, an
@@ -84,7 +84,7 @@ class Unit:
                 state = _native.CodeState(code, self._miss_of(), number_of(self.config))
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
-                state.room = Room(self.config.recompile_limit)
+                state.room = Eviction(self.config.recompile_limit)
                 # Evidence of values that vary between calls, from the first miss on.
                 state.varied = None
                 # For a resume function: its lines, and the break before it.
@@ -147,7 +147,7 @@ class Unit:
             for entry in state.entries:
                 self._forget(entry)
             state.clear()
-            state.room = Room(state.room.limit, state.room.warned)
+            state.room = Eviction(state.room.limit, state.room.warned)
             state.varied = None
             if self.kin is not None:
                 self.kin.place(_at(state)).varied = None
@@ -216,7 +216,7 @@ class Unit:
     def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                first: Room = first_state(state).room
+                first: Eviction = first_state(state).room
                 if not state.room.pays(first):
                     self._tell_plain(
                         state, "PL207", "compiled often, and never with a tensor operator"
@@ -254,7 +254,7 @@ class Unit:
         )
         started, self._compiling = time.perf_counter(), 0.0
         resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
-        with progress.told(f"compiling {self.name}"):
+        with progress.displayed(f"compiling {self.name}"):
             made = lazy.capture.capture(
                 frame, self._backend, resumes, _native.call_in_extent, self._strict
             )
@@ -322,7 +322,7 @@ class Unit:
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
         unit_events.captured(state, code, made, stages)
-        observers.tell(lambda: observers.published(state, made, resumes.made, stages))
+        observers.publish(lambda: observers.published(state, made, resumes.made, stages))
         state.add(entry)
         # Such a frame may inspect any values, so its recipe is not shared.
         looks = made.plain is not None and made.plain.code == "GB132"
@@ -344,7 +344,7 @@ class Unit:
         unit_events.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
-        tell(recipe)
+        emit_adopted(recipe)
         timings.follow_too(state, recipe.followed)
         state.add(entry)
         return entry
@@ -404,7 +404,7 @@ class Unit:
     def _make_room(self, state: Any, change: Change | None) -> None:
         """Evict the least useful entry at the limit. Each eviction is reported, and the first one
         is a warning with its cure."""
-        room: Room = state.room
+        room: Eviction = state.room
         full = len(state.entries) >= room.limit
         while len(state.entries) >= room.limit:
             gone = room.least_useful(state.entries)
@@ -430,13 +430,13 @@ class Unit:
             detail=text,
         )
         faults.safely(SESSION.emit, event, state)
-        faults.tell(self.name, error)
+        faults.warn_of_fault(self.name, error)
         faults.let_go(error)
         try:
             return _leave_plain(state)
         # No guards can be made, so the next call comes here again.
         except Exception as another:
-            faults.tell(self.name, another)
+            faults.warn_of_fault(self.name, another)
             return None
 
     def counted(self) -> list[tuple[Any, events.Counted]]:
@@ -489,7 +489,7 @@ class _Resumes:
         return made
 
 
-def _weak(kin: Kin | None) -> weakref.ref[Kin] | None:
+def _weak(kin: SharedEntries | None) -> weakref.ref[SharedEntries] | None:
     return None if kin is None else weakref.ref(kin)
 
 
@@ -498,7 +498,9 @@ def _at(state: Any) -> types.CodeType | None:
     return None if state.origin is None else state.code
 
 
-def _drop_dead(of: weakref.ref[Any], kin_of: weakref.ref[Kin] | None, _reference: Any) -> None:
+def _drop_dead(
+    of: weakref.ref[Any], kin_of: weakref.ref[SharedEntries] | None, _reference: Any
+) -> None:
     """Remove the entries of a state that were made for a dead object."""
     kin = None if kin_of is None else kin_of()
     if kin is not None:
@@ -512,7 +514,7 @@ def _drop_dead(of: weakref.ref[Any], kin_of: weakref.ref[Kin] | None, _reference
             state.room.dead(entry)
 
 
-def _too_many(room: Room, change: Change | None) -> str:
+def _too_many(room: Eviction, change: Change | None) -> str:
     """The warning at the limit, with what varies and the cure."""
     what = ""
     if change is not None:

@@ -187,13 +187,13 @@ def measured(state: Any) -> list[events.Event]:
     """Run times of programs, and the number of calls that ran in plain Python because of a tracer.
     Native code has both."""
     try:
-        return [*timings.timed(state), *_watched(state)]
+        return [*timings.timed(state), *_traced(state)]
     except Exception as error:
-        faults.tell(state.code.co_qualname, error, "The report has no measurements of it.")
+        faults.warn_of_fault(state.code.co_qualname, error, "The report has no measurements of it.")
         return []
 
 
-def _watched(state: Any) -> list[events.Event]:
+def _traced(state: Any) -> list[events.Event]:
     if not state.watched:
         return []
     code, reason = state.code, f"{state.watched} calls under a tracer, profiler or debugger"

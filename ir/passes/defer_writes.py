@@ -54,7 +54,7 @@ def early(graph: Graph) -> list[int]:
     return sorted(found)
 
 
-def late(graph: Graph) -> Graph:
+def deferred(graph: Graph) -> Graph:
     """The graph with its writes into inputs deferred, see the module's docstring."""
     return _Late(graph).made() if early(graph) else graph
 

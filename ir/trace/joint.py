@@ -179,7 +179,7 @@ def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = (
     return list(found.values())
 
 
-def spent(tracer: Tracer, outputs: Sequence[Ghost]) -> tuple[tuple[int, str], ...] | None:
+def used_up(tracer: Tracer, outputs: Sequence[Ghost]) -> tuple[tuple[int, str], ...] | None:
     """(position, node name) of the outputs whose history a backward in the trace has used up.
 
     None if one of the outputs with a history can still run a backward.

@@ -26,7 +26,7 @@ from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import by_hand
 from .ghost import Ghost, Store, make_ghost
-from .joint import Joint, differentiate, spent
+from .joint import Joint, differentiate, used_up
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
 from .substitutes import AS_PLAIN
@@ -542,7 +542,7 @@ class Tracer:
         joint = used = None
         if backward and self._needs_grad and self.spends and not ties and not self.followed():
             with self.facts.active():
-                used = spent(self, outputs)
+                used = used_up(self, outputs)
         # Gradients that the program computes inside the graph are plain values.
         needs_grad = (self._needs_grad and used is None) and (
             not self.spends or any(g.requires_grad for g in outputs) or bool(self.followed())

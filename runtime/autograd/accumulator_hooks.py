@@ -40,12 +40,12 @@ def _noted(method: Any) -> Any:
         handle = method(self, *args, **kwargs)
         tensor = self.variable
         hooks = tensor._post_accumulate_grad_hooks or {}
-        if _told not in hooks.values():
-            tensor.register_post_accumulate_grad_hook(_told)
+        if _nothing not in hooks.values():
+            tensor.register_post_accumulate_grad_hook(_nothing)
         return handle
 
     return register
 
 
-def _told(_tensor: Any) -> None:
+def _nothing(_tensor: Any) -> None:
     """A hook that does nothing."""

@@ -96,7 +96,7 @@ def _found(
     """(result, gradients of the `asked` arguments and of the weights)"""
     given = list(args)
     for at in asked:
-        given[at] = watched(args[at])
+        given[at] = separate(args[at])
     result = function(*given, **kwargs)
     outputs = leaves(_first(result) if has_aux else result)
     if not outputs:
@@ -106,7 +106,7 @@ def _found(
     return result, gradients(outputs, wanted, seeds, taped) if wanted else ()
 
 
-def watched(value: torch.Tensor) -> torch.Tensor:
+def separate(value: torch.Tensor) -> torch.Tensor:
     """The argument as a tensor of its own in the autograd graph, so that one tensor passed twice
     has two gradients. It stays connected to the outer graph, so that gradients nest."""
     return value.view_as(value) if value.requires_grad else value.detach().requires_grad_()

@@ -420,7 +420,7 @@ class JointProgram:
         then = (
             "Its backward runs the forward's calls again: the gradients are right, but take longer."
         )
-        faults.tell(self.plan.name, error, then)
+        faults.warn_of_fault(self.plan.name, error, then)
         node.maybe_clear_saved_tensors()
         return found
 

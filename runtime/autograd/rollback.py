@@ -28,7 +28,7 @@ def again(program: Program, graph: Graph, raises: bool) -> Program:
     because of its data."""
     if graph.random and raises:
         program = _drawing_anew(program, graph)
-    return telling(program, graph.written) if graph.mutates else program
+    return marking_begun(program, graph.written) if graph.mutates else program
 
 
 def _drawing_anew(program: Program, graph: Graph) -> Program:
@@ -58,7 +58,7 @@ def begins(program: Program) -> Program:
     return run
 
 
-def telling(program: Any, written: Sequence[int]) -> Program:
+def marking_begun(program: Any, written: Sequence[int]) -> Program:
     """The program, whose exceptions after the first write are `Begun`."""
     if isinstance(program, _native.Program):
         program.tells_begun = True

@@ -21,12 +21,12 @@ from ...ir.dataclass import dataclass
 _WATCHER: ContextVar[list[Any] | None] = ContextVar("watcher", default=None)
 
 
-def watched() -> bool:
+def is_observed() -> bool:
     """Whether there is an observer."""
     return _WATCHER.get() is not None
 
 
-def tell(make: Callable[[], Any]) -> None:
+def publish(make: Callable[[], Any]) -> None:
     """Publish to the observer, if there is one; only then is `make` called."""
     watcher = _WATCHER.get()
     if watcher is not None:

@@ -35,7 +35,7 @@ _LINES: list[_Line] = []  # of the running blocks; the innermost is shown
 
 
 @contextlib.contextmanager
-def told(title: str) -> Iterator[None]:
+def displayed(title: str) -> Iterator[None]:
     """Show the line while the block runs."""
     stream = sys.stderr
     if stream is None or not stream.isatty():
@@ -43,7 +43,7 @@ def told(title: str) -> Iterator[None]:
         return
     done, line = threading.Event(), _Line(title)
     teller = threading.Thread(
-        target=_tell, args=(stream, line, done), name="graftjit: progress", daemon=True
+        target=_display, args=(stream, line, done), name="graftjit: progress", daemon=True
     )
     _LINES.append(line)
     teller.start()
@@ -61,7 +61,7 @@ def detail(text: str) -> None:
         _LINES[-1].detail = text
 
 
-def _tell(stream: TextIO, line: _Line, done: threading.Event) -> None:
+def _display(stream: TextIO, line: _Line, done: threading.Event) -> None:
     start = time.monotonic()
     shown = False
     while not done.wait(STEP if shown else AFTER):

@@ -277,7 +277,7 @@ def _distinct(read: Reader, sources: tuple[Source, ...]) -> bool:
     return not any(_overlap(left, right) for left, right in itertools.combinations(spans, 2))
 
 
-def _apart(value: Any, sources: tuple[Source, ...], read: Reader) -> bool:
+def _is_disjoint(value: Any, sources: tuple[Source, ...], read: Reader) -> bool:
     others = [read(source) for source in sources]
     if any(other is MISSING for other in others):
         return False
@@ -327,7 +327,7 @@ _CHECKS: dict[str, Check] = {
     "tensor": lambda value, expected, _read: _meets(value, expected),
     "same": lambda value, expected, read: value is read(expected),
     "distinct": lambda _value, expected, read: _distinct(read, expected),
-    "apart": _apart,
+    "apart": _is_disjoint,
     "unhooked": lambda value, _expected, _read: (
         type(value) in leaves.PLAIN and not leaves.hooked(value)
     ),

@@ -28,4 +28,4 @@ def leave_ours_alone() -> None:
         for room in _ROOMS:
             add(room)
     except Exception as error:
-        faults.tell("torch.compile", error, "It may compile frames of graftjit.")
+        faults.warn_of_fault("torch.compile", error, "It may compile frames of graftjit.")

@@ -20,7 +20,7 @@ from .session import SESSION
 _PLAIN = "From here on it runs in plain Python: its results are right, but it is not compiled."
 
 
-def tell(name: str, error: Exception, then: str = _PLAIN) -> None:
+def warn_of_fault(name: str, error: Exception, then: str = _PLAIN) -> None:
     """Warn of an internal error, once per text. Under GRAFTJIT_CHECK raise it."""
     if SESSION.options.check:
         raise error
@@ -63,7 +63,7 @@ def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPl
     reason = f"{type(error).__name__}: {error}"
     if not (is_ours(error) if ours is None else ours):
         return RanPlain(code="GB108", reason=reason)
-    tell(name, error, "This call ran in plain Python: its result is right.")
+    warn_of_fault(name, error, "This call ran in plain Python: its result is right.")
     detail = "".join(traceback.format_exception(error))
     let_go(error)
     return RanPlain(code="PL205", reason=reason, detail=detail)

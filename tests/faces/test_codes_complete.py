@@ -78,7 +78,7 @@ def a_kernel_that_is_none(folder: Path) -> None:
 @raises("ER505")
 def a_fault(_folder: Path) -> None:
     with SESSION.override(check=True):
-        backend._told(SimpleNamespace(name="graph"), ValueError("for the test"))  # type: ignore[arg-type]
+        backend._fallback_reason(SimpleNamespace(name="graph"), ValueError("for the test"))  # type: ignore[arg-type]
 
 
 @raises("ER506")

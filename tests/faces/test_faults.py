@@ -52,14 +52,14 @@ STAGES = {
     "replacement code": ("graftjit.capture.emit.emitter", "Emitter.push"),
     "the assembler": ("graftjit.capture.bytecode.assembler", "Assembler.finish"),
     "the backend": ("graftjit.codegen.backend", "compile_graph"),
-    "the event of a graph": ("graftjit.codegen.backend", "tell"),
+    "the event of a graph": ("graftjit.codegen.backend", "emit_compiled"),
     "the mirror": ("graftjit.runtime.guards.mirror", "mirror"),
     "what an entry holds": ("graftjit.runtime.guards.weak_rows", "hold_weakly"),
     "guards": ("graftjit.runtime.guards.compiler", "compile_rows"),
     "events": ("graftjit.dispatch.unit_events", "captured"),
     "publishing": ("graftjit.dispatch.shared_entries", "Recipe.entry"),
     "what kin are told": ("graftjit.dispatch.unit", "keep_told"),
-    "observers": ("graftjit.runtime.events.observers", "tell"),
+    "observers": ("graftjit.runtime.events.observers", "publish"),
 }
 # What fails there is caught by the backend, which replays the calls as they were written: WN606.
 PLANNING = {
@@ -492,7 +492,7 @@ def test_a_plan_that_cannot_be_taken_over(monkeypatch, caplog, tmp_path):
 
 IN_THE_BACKGROUND = {
     "building": ("graftjit.codegen.pipeline", "_finished"),
-    "what is told": ("graftjit.codegen.pipeline", "tell"),
+    "the event": ("graftjit.codegen.pipeline", "emit_compiled"),
 }
 
 

@@ -1,10 +1,10 @@
 // The guard program: an entry's rows compiled to loads and checks over registers.
 //
-// runtime.guards.compiler.compile_rows makes it from rows and sources; callable.cpp and hook.cpp
-// run it at every call. Each source is one register, loaded once, just before the first row that
-// needs it. A failed load fails the row that needed it. No user code runs, and no exception is left
-// set. Values read from the heap are remembered and are not read again while nothing has changed:
-// see heap_guards.h.
+// runtime.guards.compiler.compile_rows makes it from rows and sources, a row as one or more
+// instructions; frame/code_state.cpp runs it at every call. Each source is one register, loaded
+// once, just before the first row that needs it. A failed load fails the row that needed it. No
+// user code runs, and no exception is left set. Values read from the heap are remembered and are
+// not read again while nothing has changed: see heap_guards.h.
 #pragma once
 
 #include "frame/objects.h"

@@ -26,7 +26,7 @@ def worth_showing(report: Report) -> bool:
 
 
 def lines(report: Report, width: int, verbosity: int) -> Iterator[Line]:
-    frames = sorted(report.frames, key=_spent, reverse=True)
+    frames = sorted(report.frames, key=_seconds, reverse=True)
     most = len(frames) if verbosity > 1 else FRAMES_SHOWN
     for frame in frames[:most]:
         entries = [entry for entry in report.entries if entry.frame == frame.frame]
@@ -35,7 +35,7 @@ def lines(report: Report, width: int, verbosity: int) -> Iterator[Line]:
         yield line(("  ", ""), (f"and {len(frames) - most} more: verbosity=2 has all", "dim"))
 
 
-def _spent(frame: FrameRecord) -> float:
+def _seconds(frame: FrameRecord) -> float:
     return frame.seconds_a_call * max(1, frame.calls_seen)
 
 

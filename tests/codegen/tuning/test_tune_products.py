@@ -129,7 +129,7 @@ def test_what_cannot_be_built_keeps_its_default(store, monkeypatch):
 )
 def test_what_is_clear_is_not_asked(function, shapes):
     graph = optimize(trace(function, *(torch.randn(shape) for shape in shapes)))
-    assert not tune_products._questions(graph)
+    assert not tune_products._candidates(graph)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -147,7 +147,7 @@ def test_both_ways_run_on_tensors_of_their_own_and_are_right(function, shapes, d
     given = [torch.randn(shape, dtype=dtype) for shape in shapes]
     before = [each.clone() for each in given]
     graph = optimize(trace(function, *given))
-    (node,) = tune_products._questions(graph).values()
+    (node,) = tune_products._candidates(graph).values()
     alone = tune_products._alone(node)
     tensors = [tune_products._tensor(each.meta) for each in alone.inputs]
     assert {t.data_ptr() for t in tensors}.isdisjoint(t.data_ptr() for t in given)
@@ -165,7 +165,7 @@ def _filled(args, tensors):
 def test_a_real_race_gives_a_time_for_each(monkeypatch):
     monkeypatch.setattr(clock, "NOISE", 1e9)  # however busy the machine is
     graph = optimize(trace(layer, *(torch.randn(shape) for shape in MANY)))
-    (node,) = tune_products._questions(graph).values()
+    (node,) = tune_products._candidates(graph).values()
     assert len(tune_products._timed(node, 30)) == 2
 
 

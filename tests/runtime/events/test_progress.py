@@ -22,7 +22,7 @@ def test_a_line_that_is_erased(monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 0.02)
     monkeypatch.setattr(progress, "STEP", 0.02)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress.told("building f"):
+    with progress.displayed("building f"):
         time.sleep(0.2)
     text = sys.stderr.getvalue()
     assert "graftjit: building f (0 s)" in text
@@ -31,13 +31,13 @@ def test_a_line_that_is_erased(monkeypatch):
 
 def test_nothing_for_what_is_quick_or_no_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress.told("building f"):
+    with progress.displayed("building f"):
         pass
     assert sys.stderr.getvalue() == ""
     monkeypatch.setattr(progress, "AFTER", 0.0)
     for stream in (io.StringIO(), None):
         monkeypatch.setattr(sys, "stderr", stream)
-        with progress.told("building f"):
+        with progress.displayed("building f"):
             time.sleep(0.05)
         assert stream is None or stream.getvalue() == ""
 
@@ -46,7 +46,7 @@ def test_which_part_is_being_done(monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 0.02)
     monkeypatch.setattr(progress, "STEP", 0.02)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress.told("compiling f"):
+    with progress.displayed("compiling f"):
         time.sleep(0.1)
         progress.detail("kernels for 12 operators")
         time.sleep(0.2)
