@@ -2,5 +2,6 @@
 
 In: a callable, or an operator, and its operands as values. Out: the value that the model for these
 kinds of operands gives.
-Open first: `calls.py`; for items and operators, `operators.py`.
+Items and operators are in `operators.py`.
+Open first: `calls.py`.
 """

@@ -4,8 +4,7 @@ Nodes are taken in order. A node that can be lowered joins the group that keeps 
 memory. Candidates are the groups that compute its operands, and those that read a tensor it reads
 too. Its map in that group's iteration must be affine, and no path through other work may lead from
 the group to it. Groups that a node joins together become one. The result is a list of units
-(kernels and single ATen calls) with the units that each must follow; `schedule` puts them in
-order.
+(kernels, single ATen calls), each with those that it must follow; `schedule` orders them.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ STAGES = {
     "another thread's entry": ("graftjit.dispatch.unit", "_made_meanwhile"),
     "adoption from kin": ("graftjit.dispatch.shared_entries", "Place.find"),
     "what has changed": ("graftjit.dispatch.unit", "change_of"),
-    "whether it is worth it": ("graftjit.dispatch.eviction", "Room.worth"),
+    "whether it is worth it": ("graftjit.dispatch.eviction", "Eviction.worth"),
     "what varies": ("graftjit.runtime.guards.dynamic_sizes", "Variation.observe"),
     "capture": ("graftjit.capture.capture", "capture"),
     "the walk": ("graftjit.capture.torch_models.calls", "to_argument"),
