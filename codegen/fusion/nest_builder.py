@@ -100,7 +100,9 @@ class _NestBuilder:
                 where_first = self.to_axes(self.unit.where[node])
             else:
                 where_first = where
-            known = self.fusion.rules[node].results(At(self.builder, node, where_first))
+            rule, at = self.fusion.rules[node], At(self.builder, node, where_first)
+            # Not `rule.results`: a long chain of operators is as deep a recursion.
+            known = rule.cast(at, rule.build(at))
             self.results[key] = known
         return known
 

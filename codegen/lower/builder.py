@@ -416,7 +416,11 @@ class Rule:
 
     def results(self, at: At) -> tuple[int, ...]:
         """The numbers of the values of the results, each in the dtype of its result."""
-        made, meta = self.build(at), at.node.meta
+        return self.cast(at, self.build(at))
+
+    def cast(self, at: At, made: Scalar | tuple[Scalar, ...]) -> tuple[int, ...]:
+        """The numbers of what `build` has made, each in the dtype of its result."""
+        meta = at.node.meta
         values = made if isinstance(made, tuple) else (made,)
         metas = meta if isinstance(meta, tuple) else (meta,)
         cast = at.builder.cast
