@@ -1,6 +1,6 @@
 """The segments of a divided graph as joint graphs of their own.
 
-`divided(graph, halves, segments)` gives for each segment what `codegen.training` needs to make its
+`segment_graphs(graph, halves, segments)` gives for each segment what `codegen.training` needs to make its
 node: its graph, its half of the backward, and its place in the whole. A segment's graph has the
 whole graph's inputs, then pieces of other segments (`Place.foreign`): first those that its results
 depend on, to which it adds a gradient, then those whose values its backward reads. Its calls use
@@ -16,17 +16,17 @@ from typing import Any
 from ..ir.autograd.partition import Halves
 from ..ir.autograd.segments import Part, Segment, Segments, last_assigned, parts_of
 from ..ir.dataclass import dataclass
-from ..ir.graph.effects import root
+from ..ir.graph.effects import root, writes
 from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Ref
 from ..ir.symbolic.expr import symbols_of
 from ..ir.trace.joint import Joint
 from ..runtime.autograd.segments import Place
-from .programs.replay import changes_state, refs_of
+from .programs.replay import refs_of
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class SegmentGraph:
     """A segment's joint graph, its half of the backward, and its place in the whole."""
 
     graph: Graph
@@ -34,7 +34,7 @@ class Divided:
     place: Place
 
 
-def divided(graph: Graph, halves: Halves, segments: Segments) -> list[Divided]:
+def segment_graphs(graph: Graph, halves: Halves, segments: Segments) -> list[SegmentGraph]:
     """The segments in the order of `segments`, in which their nodes must be made."""
     parts = parts_of(halves.backward, len(halves.saved), segments.segments)
     pairs = zip(segments.segments, parts, strict=True)
@@ -64,7 +64,7 @@ class _Segment:
         self.foreign = [*self.inner, *sorted((read | kept) - {*self.own, *self.inner})]
         self.made_saved = [at for kind, at in self.saved if kind == "made"]
 
-    def made(self) -> Divided:
+    def made(self) -> SegmentGraph:
         n = len(self.graph.inputs)
         wanted, gradients = self._wanted()
         graph = self._graph(wanted)
@@ -86,7 +86,7 @@ class _Segment:
             edges=tuple(at for at in wanted if at < n),
             used=frozenset(used) | {at for at in wanted if at < n},
         )
-        return Divided(graph, halves, place)
+        return SegmentGraph(graph, halves, place)
 
     def _wanted(self) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
         """The inputs of the segment that its backward gives a gradient, and for each of them the
@@ -180,8 +180,7 @@ class _Segment:
         fresh = 1 + max([n, *refs_of([(one.args, one.results) for one in graph.calls])])
         read = {self._ref(at): n + number for number, at in enumerate(self.inner)}
         left = {ref: fresh + further + number for number, ref in enumerate(read)}
-
-        last = {ref: last_assigned(graph.calls, Ref(ref)) or 0 for ref in read}
+        last = {ref: last_assigned(graph.calls, Ref(ref)) for ref in read}
 
         def made(position: int) -> Callable[[Ref], Ref]:
             """The values of the calls up to this one."""
@@ -194,10 +193,11 @@ class _Segment:
                 args=substitute(call.args, made(position), Ref),
                 kwargs=substitute(call.kwargs, made(position), Ref),
                 results=substitute(call.results, made(position), Ref),
+                writes=substitute(call.writes, made(position), Ref),
             )
             for position, call in enumerate(graph.calls)
         ]
-        if graph.random or graph.mutates or any(map(_may_write, graph.calls)):
+        if graph.random or any(call.writes for call in calls) or any(map(writes, graph.nodes)):
             return calls
         live = {_shifted(self._ref(at), n, further) for at in self.own}
         kept = []
@@ -206,13 +206,6 @@ class _Segment:
                 kept.append(call)
                 live.update(refs_of((call.args, call.kwargs)))
         return kept[::-1]
-
-
-def _may_write(call: Call) -> bool:
-    """Whether a call may write to one of its arguments."""
-    if call.results is None:
-        return not changes_state(call)
-    return "out" in call.kwargs or not set(refs_of(call.results)).isdisjoint(refs_of(call.args))
 
 
 def _shifted(ref: int, n: int, further: int) -> int:

@@ -1,9 +1,10 @@
-"""Training: graphs that need a gradient become a forward program and a backward program, joined to
-autograd by one node.
+"""Training: graphs that need a gradient become a forward program and a backward program for each
+segment (`ir.autograd.segments`), joined to autograd by one node a segment.
 
 `compile_joint(graph, ...)` divides the graph (`ir.autograd.partition`), compiles the forward now
-and the backward when autograd first needs it, and returns a
-`runtime.autograd.joint_program.JointProgram`.
+and a backward when autograd first needs it, and returns a
+`runtime.autograd.joint_program.JointProgram`, or a `runtime.autograd.segments.SegmentedProgram` for
+several segments.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .lower import backward as lower_backward
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
 from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
-from .segments import divided
+from .segments import segment_graphs
 
 # imported to fill the table of rules; only programs that are trained need them
 _TABLES = (lower_backward,)
@@ -58,17 +59,20 @@ def compile_joint(
     forward = build(halves.forward)
     make = _Maker(build, check, SESSION.owner, watched)
     if segments is None:
-        replay = compile_replay(graph)
-        return make.program(JointProgram, graph, halves, replay, forward.program), forward
-    parts = [
-        make.program(Segment, part.graph, part.halves, compile_replay(part.graph), part.place)
-        for part in divided(graph, halves, segments)
-    ]
+        plan, backward, replay, twin = make.parts(graph, halves)
+        whole = JointProgram(
+            plan, forward.program, backward, replay, make.tell, _tail(graph), twin, graph.late
+        )
+        return whole, forward
+    made = []
+    for one in segment_graphs(graph, halves, segments):
+        plan, backward, replay, twin = make.parts(one.graph, one.halves)
+        made.append(Segment(plan, one.place, backward, replay, make.tell, twin))
     program = SegmentedProgram(
         len(graph.inputs),
         len(graph.joint.pieces),
         forward.program,
-        parts,
+        made,
         _tail(graph),
         rng_state.drawn_from(graph),
         graph.written,
@@ -78,22 +82,21 @@ def compile_joint(
 
 
 class _Maker:
-    """Makes programs with a backward that is built when autograd first needs it."""
+    """Makes what a program with a backward consists of."""
 
     def __init__(self, build: Build, check: bool, owner: Any, watched: bool) -> None:
         self._build, self._check, self._owner, self._watched = build, check, owner, watched
 
-    def program(
-        self, kind: Callable[..., Any], graph: Graph, halves: Halves, replay: Any, further: Any
-    ) -> Any:
-        plan = joint_plan(graph, halves)
+    def parts(
+        self, graph: Graph, halves: Halves
+    ) -> tuple[Plan, Callable[[Sequence[int]], Any], Callable[..., Any], Twin | None]:
+        """(plan, the function that builds the backward when autograd first needs it, the calls as
+        a function, the comparison with eager)."""
+        plan, replay = joint_plan(graph, halves), compile_replay(graph)
         backward = self._backward(halves, len(graph.joint.results))
-        twin = Twin(graph, plan, replay) if self._check else None
-        whole = () if kind is Segment else (_tail(graph),)
-        made = kind(plan, further, backward, replay, self._tell, *whole, twin=twin, late=graph.late)
         if self._watched:  # an observer wants to see it before autograd needs it
             backward(())
-        return made
+        return plan, backward, replay, Twin(graph, plan, replay) if self._check else None
 
     def _backward(self, halves: Halves, n_results: int) -> Callable[[Sequence[int]], Any]:
         def backward(missing: Sequence[int]) -> tuple[Any, Any]:
@@ -107,7 +110,7 @@ class _Maker:
 
         return backward
 
-    def _tell(self, reason: str) -> None:
+    def tell(self, reason: str) -> None:
         with SESSION.working_for(*self._owner):
             SESSION.emit(Fallback(code="FB317", reason=reason))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ...ir.graph.effects import operands
 from ...ir.graph.nodes import Call, Graph, Ref
 from ...ir.symbolic.expr import Expr, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
@@ -146,15 +147,7 @@ def _call(op: str, _kind: str, *parts: str) -> str:
 
 def refs_of(value: Any) -> list[int]:
     """The numbers of all Refs in a nested value."""
-    if isinstance(value, Ref):
-        return [value.index]
-    if isinstance(value, (tuple, list)):
-        return [ref for item in value for ref in refs_of(item)]
-    if isinstance(value, dict):
-        return [ref for item in value.values() for ref in refs_of(item)]
-    if isinstance(value, slice):
-        return refs_of((value.start, value.stop, value.step))
-    return []
+    return [ref.index for ref in operands(value, Ref)]
 
 
 def source(graph: Graph) -> tuple[str, dict[str, Any]]:
@@ -162,7 +155,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     writer = _Writer(graph)
     inputs = [f"v{i}" for i in range(len(graph.inputs))]
     head = f"def replay({', '.join(inputs + [symbol.name for symbol in graph.numbers])}):"
-    restores = any(changes_state(call) for call in graph.calls)
+    restores = any(_changes_state(call) for call in graph.calls)
     if restores:
         writer.names.update(
             # reserved: the function's own locals
@@ -182,8 +175,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
 _LEAVES = {"__enter__": "append", "__exit__": "pop"}
 
 
-def changes_state(call: Call) -> bool:
-    """Whether a call enters or leaves a context of the interpreter."""
+def _changes_state(call: Call) -> bool:
     return call.results is None and (
         call.target is torch._C._set_grad_enabled or getattr(call.target, "__name__", "") in _LEAVES
     )

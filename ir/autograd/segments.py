@@ -15,7 +15,6 @@ them. A graph with one segment is left as it is.
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -84,7 +83,6 @@ class _Search:
 
     def __init__(self, graph: Graph) -> None:
         self.joint = joint = graph.joint
-        self.backward = set(joint.nodes)
         self.users: dict[Node, int] = {}
         for node in joint.nodes:
             for one in reads(node):
@@ -101,7 +99,7 @@ class _Search:
             if found is None or found[0] != "output" or root(joint.pieces[piece]) in written:
                 continue
             terms = self._terms(at)
-            if terms and last_assigned(graph.calls, graph.call_outputs[found[1]]) is not None:
+            if terms:
                 self.terms[at] = terms
 
     def _terms(self, at: int) -> list[Node]:
@@ -276,42 +274,10 @@ def _sum(name: str, one: Node, other: Node) -> Node:
     return Node("call", aten.add.Tensor, (one, other), {}, one.meta, name, other.where)
 
 
-def last_assigned(calls: Sequence[Call], ref: Ref) -> int | None:
-    """The position of the last call that makes or writes this value; None if that is not clear."""
-    last, clear = None, True
-    for at, call in enumerate(calls):
-        given = ref in operands(call.results, Ref)
-        name = getattr(call.target, "__name__", "")
-        if given and last is None:
-            last = at
-        elif last is not None and ref in operands((call.args, call.kwargs), Ref):
-            if given and _is_in_place(call, name):
-                last = at
-            elif given:
-                clear = name in _IDENTITIES
-            else:
-                clear = call.results is not None and name[-1:] != "_" and "out" not in call.kwargs
-            if not clear:
-                return None
-    return last
-
-
-_IN_PLACE = {
-    f"i{name.rstrip('_')}" for name in operator.__all__ if hasattr(operator, f"i{name.rstrip('_')}")
-}
-# Calls that may give back their argument as it is.
-_IDENTITIES = {"contiguous", "dropout", "to", "type", "float", "double", "half", "bfloat16"}
-
-
-def _is_in_place(call: Call, name: str) -> bool:
-    """Whether a call that gives back its argument has written to it."""
-    bare = name.strip("_") if name.startswith("__") else name
-    return bare in _IN_PLACE or bare.endswith("_") or _has_flag(call)
-
-
-def _has_flag(call: Call) -> bool:
-    """Whether a function such as `torch.nn.functional.relu` is called with `inplace=True`."""
-    return call.kwargs.get("inplace") is True or any(one is True for one in call.args)
+def last_assigned(calls: Sequence[Call], ref: Ref) -> int:
+    """The position of the last call that makes or writes this value."""
+    made = next(at for at, call in enumerate(calls) if ref in operands(call.results, Ref))
+    return max([made, *(at for at, call in enumerate(calls) if ref in call.writes)])
 
 
 class _Same(dict[Node, Node]):

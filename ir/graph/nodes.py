@@ -89,7 +89,8 @@ class Call:
     """One torch-level call as captured: `results = target(*args, **kwargs)`.
 
     args and kwargs hold `Ref`s in place of the program's tensors; `results` has the structure of
-    the call's result, with Refs and plain values in it.
+    the call's result, with Refs and plain values in it. `writes`: the values that the call replaces
+    by a write to all of their memory.
     """
 
     target: Callable[..., Any]
@@ -97,6 +98,7 @@ class Call:
     kwargs: dict[str, Any]
     results: Any
     where: Location | None = None
+    writes: tuple[Ref, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

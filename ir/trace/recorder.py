@@ -120,6 +120,10 @@ class Recorder:
             ghost._node, ghost._store = node, store
         self._log.clear()
 
+    def replaced(self) -> list[Ghost]:
+        """The ghosts that got a new value by a write since the last mark."""
+        return [ghost for ghost, _, _ in self._log]
+
     # -- one operator
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
 from ..graph.asked import producing
+from ..graph.interpreter import substitute
 from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
 from ..location import Location
 from ..ops import table as _ops  # noqa: F401  (fills the op table)
@@ -280,6 +281,7 @@ class Tracer:
                 self._references(kwargs) if kwargs else {},
                 results,
                 where,
+                tuple([Ref(one._ref) for one in recorder.replaced() if one._ref >= 0]),
             )
         )
         return result
@@ -604,17 +606,13 @@ class Tracer:
 
 def _renumber(call: Call, order: dict[int, int]) -> Call:
     def change(value: Any) -> Any:
-        if isinstance(value, Ref):
-            return Ref(order[value.index])
-        kind = type(value)
-        if kind is tuple or kind is list:
-            return kind(change(item) for item in value)
-        if kind is dict:
-            return {key: change(item) for key, item in value.items()}
-        if kind is slice:
-            return slice(change(value.start), change(value.stop), change(value.step))
-        return value
+        return substitute(value, lambda ref: Ref(order[ref.index]), Ref)
 
     return Call(
-        call.target, change(call.args), change(call.kwargs), change(call.results), call.where
+        call.target,
+        change(call.args),
+        change(call.kwargs),
+        change(call.results),
+        call.where,
+        change(call.writes),
     )

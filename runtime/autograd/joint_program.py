@@ -22,7 +22,7 @@ from ...ir.dataclass import dataclass
 from ..errors import CheckError, GraftError
 from ..process import faults
 from . import inner_results, rng_state
-from .rollback import begins
+from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
 # A backward program, and for each wanted input the position of its gradient among the results.
@@ -237,8 +237,7 @@ class JointProgram:
         self._twin = twin
         self._forward, self._build = forward, backward
         if plan.written:
-            tells = late or getattr(forward, "tells_begun", False)
-            self._forward = forward if tells else begins(forward)
+            self._forward = forward if late else unless_marked(forward)
             self._tail = tail and begins(tail)
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
@@ -462,12 +461,8 @@ class JointProgram:
         """Run the calls again with the random numbers of the first run."""
         if not self.plan.random:
             return self.replay(*inputs)
-        before = rng_state.states(self.plan.random)
-        try:
-            rng_state.put_back(node.random)
+        with rng_state.replayed(node.random):
             return self.replay(*inputs)
-        finally:
-            rng_state.put_back(before)
 
     def _inputs_again(self, kept: Kept) -> tuple[list[Any], list[Any]]:
         """The inputs of the call as they were before it.

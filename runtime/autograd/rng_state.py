@@ -6,7 +6,8 @@ random numbers, or undo a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -31,6 +32,18 @@ def put_back(before: States) -> None:
     """Restore the generators to saved states."""
     for generator, state in before:
         generator.set_state(state)
+
+
+@contextlib.contextmanager
+def replayed(before: States) -> Iterator[None]:
+    """Run the block with the random numbers of these states; afterwards the generators are as they
+    were."""
+    now = [(generator, generator.get_state()) for generator, _ in before]
+    put_back(before)
+    try:
+        yield
+    finally:
+        put_back(now)
 
 
 def _generator(device: torch.device) -> torch.Generator:

@@ -58,6 +58,11 @@ def begins(program: Program) -> Program:
     return run
 
 
+def unless_marked(program: Program) -> Program:
+    """`begins(program)`, or the program itself if it raises `Begun` where it has to."""
+    return program if getattr(program, "tells_begun", False) else begins(program)
+
+
 def marking_begun(program: Any, written: Sequence[int]) -> Program:
     """The program, whose exceptions after the first write are `Begun`."""
     if isinstance(program, _native.Program):

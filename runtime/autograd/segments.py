@@ -16,7 +16,7 @@ import torch
 from ...ir.dataclass import dataclass
 from . import rng_state
 from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin, chosen
-from .rollback import begins
+from .rollback import begins, unless_marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,8 @@ class _Run:
     __slots__ = ("before", "held", "inputs", "made", "pieces", "random")
 
     inputs: Sequence[Any]
-    before: Sequence[
-        Any
-    ]  # the inputs before the forward wrote to them; only where they are checked
+    # the inputs before the forward writes to them; copies only where they are checked
+    before: Sequence[Any]
     held: dict[Any, Held]
     random: Any
     made: Tensors
@@ -67,7 +66,6 @@ class Segment(JointProgram):
         replay: Callable[..., Tensors],
         tell: Callable[[str], None],
         twin: Twin | None = None,
-        late: bool = False,
     ) -> None:
         super().__init__(plan, _never, backward, replay, tell, None, twin, late=True)
         n = place.n_inputs
@@ -112,11 +110,8 @@ class Segment(JointProgram):
         assert self._twin is not None
         if not self.plan.random:
             return self._twin.begin(inputs)
-        after = rng_state.states(self.plan.random)
-        rng_state.put_back(run.random)
-        begun = self._twin.begin(inputs)
-        rng_state.put_back(after)
-        return begun
+        with rng_state.replayed(run.random):
+            return self._twin.begin(inputs)
 
     def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
         found: list[Any] = [None] * self.plan.n_tensors
@@ -152,8 +147,7 @@ class SegmentedProgram:
         self._nodes: Callable[[_Run], Any] = self._made
         self._checked = any(segment._twin is not None for segment in segments)
         if written:
-            tells = late or getattr(forward, "tells_begun", False)
-            self._forward = forward if tells else begins(forward)
+            self._forward = forward if late else unless_marked(forward)
             self._nodes = begins(self._made)
 
     def __call__(self, *inputs: Any) -> Any:

@@ -6,6 +6,7 @@ import gc
 import itertools
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,6 +94,13 @@ def same(x: T, w: T) -> Any:
     return b, a, torch.tanh(a.contiguous())
 
 
+def same_by_to(x: T, w: T) -> Any:
+    """`to` gives the tensor itself, also with `non_blocking`."""
+    a = (x * w).square()
+    b = a.exp()
+    return b, a, torch.tanh(a.to(torch.float64, True))
+
+
 PROGRAMS: list[Callable[[T, T], Any]] = [
     inner,
     inner_written,
@@ -107,6 +115,7 @@ PROGRAMS: list[Callable[[T, T], Any]] = [
     losses,
     copies,
     same,
+    same_by_to,
 ]
 
 
@@ -129,15 +138,9 @@ def ways(n: int) -> Iterator[tuple[Any, ...]]:
         yield "retain", at
 
 
-def _each(results: Any, _leaves: Any, *order: int) -> list[Any]:
+def _each(results: Any, _leaves: Any, *order: int, retain: bool = False) -> list[Any]:
     for at in order:
-        total(results[at]).backward()
-    return []
-
-
-def _each_retained(results: Any, _leaves: Any, *order: int) -> list[Any]:
-    for at in order:
-        total(results[at]).backward(retain_graph=True)
+        total(results[at]).backward(retain_graph=retain)
     return []
 
 
@@ -183,7 +186,7 @@ def _twice(results: Any, leaves: Any, at: int, by: int) -> list[Any]:
 
 WAYS = {
     "each": _each,
-    "each_retained": _each_retained,
+    "each_retained": partial(_each, retain=True),
     "by": _by,
     "all_by": _all_by,
     "hook": _hook,
