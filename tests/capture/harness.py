@@ -62,25 +62,27 @@ def agrees(
     level: str | None = None,
     grad: bool = True,
     backward: bool = False,
-) -> Callable[[Callable[[], tuple]], Callable[[str], None]]:
+    around: Callable[[Any], tuple] | None = None,
+) -> Callable[[Callable[[], Any]], Callable[[str], None]]:
     """A test that the world's program does the same in plain Python and jitted.
 
     calls       how often it is called, if there are no steps (else once more than there are steps)
     graphs, breaks, recompiles, codes   what the report must count; codes are those of breaks and plain frames
     level       the one level to run at; both where it is not given
     backward    the sum of the results goes backward after each call, and gradients are compared
+    around      makes a world of the decorated function, which is the program's body then
     """
 
     levels = LEVELS if level is None else (level,)
 
-    def decorate(world: Callable[[], tuple]) -> Callable[[str], None]:
+    def decorate(world: Callable[[], Any]) -> Callable[[str], None]:
         def test(level: str) -> None:
             before = torch.is_grad_enabled()
             torch.set_grad_enabled(grad)
             try:
-                plain, _ = play(world, None, calls, backward)
+                plain, _ = play(world, None, calls, backward, around)
                 torch.set_grad_enabled(grad)
-                found, report = play(world, level, calls, backward)
+                found, report = play(world, level, calls, backward, around)
             finally:
                 torch.set_grad_enabled(before)
             for number, (wanted, got) in enumerate(zip(plain, found, strict=True)):
@@ -104,12 +106,23 @@ def agrees(
     return decorate
 
 
-def play(world: Callable[[], tuple], level: str | None, calls: int, backward: bool) -> Any:
+def agrees_in_a_frame(body: Callable[[], Any]) -> Callable[[str], None]:
+    """A test that the body does the same in plain Python and in a jitted frame."""
+    return agrees(level="O1", around=in_a_frame)(body)
+
+
+def play(
+    world: Callable[[], Any],
+    level: str | None,
+    calls: int,
+    backward: bool,
+    around: Callable[[Any], tuple] | None = None,
+) -> Any:
     """The description of each call in one fresh world, and the report (None in plain Python)."""
     assert isinstance(world, types.FunctionType) and world.__closure__ is None
     scope = dict(world.__globals__)
-    made = types.FunctionType(world.__code__, scope)()
-    fn, args, *rest = made
+    made = types.FunctionType(world.__code__, scope)
+    fn, args, *rest = around(made) if around else made()
     steps: list[Callable[[], Any] | None] = list(rest[0]) if rest else [None] * (calls - 1)
     run = fn if level is None else jit(fn, config=JitConfig(jit_level=level, dynamic=DYNAMIC))
     torch.manual_seed(0)
