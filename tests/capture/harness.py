@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import io
 import math
 import os
@@ -109,6 +110,30 @@ def agrees(
 def agrees_in_a_frame(body: Callable[[], Any]) -> Callable[[str], None]:
     """A test that the body does the same in plain Python and in a jitted frame."""
     return agrees(level="O1", around=in_a_frame)(body)
+
+
+def logs_agree(program: Callable[..., Any], capsys: Any) -> Any:
+    """The report of a program `(tensor, log) -> result` whose log, ends of objects included, printed
+    text and result are the same in plain Python and in each of three jitted calls."""
+
+    def outcome(fn: Any) -> tuple[str, list[Any], str]:
+        log: list[Any] = []
+        result = str(fn(torch.ones(2), log))
+        log.append("returned")
+        return result, log, capsys.readouterr().out
+
+    run = jit(program)
+    # Only what counts references ends objects meanwhile.
+    gc.disable()
+    try:
+        plain = outcome(program)
+        found = [outcome(run) for _ in range(3)]
+    finally:
+        gc.enable()
+    report = run.report()
+    assert found == [plain] * 3, report
+    assert report.graph_count > 0
+    return report
 
 
 def play(
