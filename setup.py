@@ -9,12 +9,12 @@ from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("runtime/native")
 MARK = runpy.run_path("runtime/native_sources.py")["mark"]()
-ROOMS = ("graftjit", "capture", "codegen", "ir", "runtime")
+FOLDERS = ("graftjit", "capture", "codegen", "ir", "runtime")
 # Every folder with an __init__.py, by its name: `graftjit.ir.graph` is ir/graph (pyproject.toml has the five folders at the top).
 PACKAGES = [
-    ".".join(init.parent.parts if room == "graftjit" else ("graftjit", *init.parent.parts))
-    for room in ROOMS
-    for init in sorted(Path(room).rglob("__init__.py"))
+    ".".join(init.parent.parts if folder == "graftjit" else ("graftjit", *init.parent.parts))
+    for folder in FOLDERS
+    for init in sorted(Path(folder).rglob("__init__.py"))
 ]
 KERNELS = runpy.run_path("codegen/build/flags.py")
 READY = ("matmul_f32", "matmul_bf16", "convolution")  # see codegen/kernels/libraries.py
@@ -28,8 +28,8 @@ class Built(build_ext):
     def run(self) -> None:
         super().run()
         if self.inplace or self.editable_mode:
-            for room in ROOMS:
-                compileall.compile_dir(room, quiet=1)
+            for folder in FOLDERS:
+                compileall.compile_dir(folder, quiet=1)
 
 
 def marked(name: str) -> tuple[str, str]:

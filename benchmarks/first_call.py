@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("graftjit", "capture", "codegen", "ir", "runtime")
+FOLDERS = ("graftjit", "capture", "codegen", "ir", "runtime")
 CACHES = ("GRAFTJIT_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 
@@ -69,8 +69,8 @@ def measure(workload: str, systems: Sequence[str], *, seed: int, repeat: int) ->
 
 def as_installed() -> None:
     """Bytecode for the modules of this checkout: an installer makes it, and torch has it."""
-    for room in ROOMS:
-        compileall.compile_dir(ROOT / room, maxlevels=0, quiet=1)
+    for folder in FOLDERS:
+        compileall.compile_dir(ROOT / folder, maxlevels=0, quiet=1)
 
 
 def _one_process(system: str, workload: str, seed: int, folder: str) -> float:

@@ -166,7 +166,7 @@ def capture(
     """
     forced: dict[int, Break] = {}
     walks_generators = True
-    told: list[tuple[str, str]] = []
+    constants: list[tuple[str, str]] = []
     try:
         decode(frame.code)
     except Break as unreadable:
@@ -176,7 +176,7 @@ def capture(
         attempt.machine.walks_generators = walks_generators
         try:
             made = attempt.run()
-            made.symbolic += told
+            made.symbolic += constants
             made.claimed = attempt.machine.claimed
             return made
         except Restart:
@@ -190,7 +190,7 @@ def capture(
                 return _plain(strict, "PL203", "an iterator that outlives a break")
             walks_generators = False
         except NeedsPlainSizes as needs:
-            told = [
+            constants = [
                 (
                     "sizes and numbers",
                     f"constant, because {needs.name}() takes no symbolic number:"

@@ -72,14 +72,19 @@ _TABLES = (
     pooling,
     scatter,
 )
-Told = Callable[[Graph, Exception], tuple[str, str]]
+Describe = Callable[[Graph, Exception], tuple[str, str]]
 
 
 def programmed(
-    graph: Graph, level: str, background: bool, tune: bool, told: Told, key: cache.Key | None
+    graph: Graph,
+    level: str,
+    background: bool,
+    tune: bool,
+    describe: Describe,
+    key: cache.Key | None,
 ) -> Compiled:
-    """The graph's program; its plan is kept under `key`. `told` gives code and reason of a failure
-    in the background.
+    """The graph's program; its plan is kept under `key`. `describe` gives the code and
+    reason of a failure in the background.
     """
     planned = _planned(graph, expect=key is not None)
     planned.key = key
@@ -88,7 +93,7 @@ def programmed(
             planned.tune(stored=background)
         return _at_once(planned, stored=background)
     except cxx.NotBuilt:
-        return _deferred(planned, level, told)
+        return _deferred(planned, level, describe)
 
 
 def by_aten(graph: Graph) -> Compiled:
@@ -417,7 +422,7 @@ def _finished(planned: _Planned, built: _Built) -> Compiled:
     return done
 
 
-def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
+def _deferred(planned: _Planned, level: str, describe: Describe) -> Compiled:
     """ATen's operators one by one, which the fused program replaces when its kernels are built."""
     graph = planned.graph
     one_by_one = plan.plan(planned.better, fuse=False)
@@ -437,7 +442,7 @@ def _deferred(planned: _Planned, level: str, told: Told) -> Compiled:
                 done.timings["total"] = sum(done.timings.values())
                 emit_compiled(done, level)
             except Exception as error:
-                code, reason = told(graph, error)
+                code, reason = describe(graph, error)
                 SESSION.emit(Fallback(code=code, reason=reason))
 
     SESSION.emit(Fallback(code="FB315", reason=f"{len(planned.made.kernels)} kernels to be built"))

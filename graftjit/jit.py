@@ -17,7 +17,7 @@ import torch
 
 from .context import current_context
 from .dispatch import frame_policy
-from .dispatch.shared_entries import KIN
+from .dispatch.shared_entries import SHARED
 from .dispatch.unit import UNITS, Unit, check, first_state, on_rerun
 from .dispatch.unit_events import measured, place_of
 from .ir.location import Location
@@ -180,7 +180,7 @@ def make_callable(
     beside.leave_ours_alone()
     unit = Unit(function.__qualname__, config, place)
     if kind is not None:
-        unit.kin = KIN.of(kind, function.__globals__, config)
+        unit.shared = SHARED.of(kind, function.__globals__, config)
     made = JitFunction(function, unit.state_for(function.__code__))
     made._unit, unit.face = unit, weakref.ref(made)
     UNITS.add(unit)
@@ -200,8 +200,8 @@ def beginning(target: Any) -> Location | None:
 
 
 def _kind_of(target: Any) -> Any:
-    """What a callable object has in common with its kin: the code of a partial function, else its
-    class."""
+    """What a callable object has in common with others like it: the code of a partial function,
+    else its class."""
     while isinstance(target, functools.partial):
         target = target.func
     function = target.__func__ if type(target) is types.MethodType else target
@@ -278,13 +278,13 @@ def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
     state, by id), also on everything called since, whichever unit compiled it."""
     rows = [*unit.counted(), *frame_policy.counted(unit)]
     if before is not None:
-        told = {id(state) for state, _ in rows}
+        listed = {id(state) for state, _ in rows}
         everywhere = frame_policy.everywhere()
         ran = {id(s) for s, row in everywhere if row.hits + row.misses > before.get(id(s), 0)}
         rows += [
             (state, row)
             for state, row in everywhere
-            if id(state) not in told and {id(state), id(first_state(state))} & ran
+            if id(state) not in listed and {id(state), id(first_state(state))} & ran
         ]
     extra = [row for _, row in rows] + [note for state, _ in rows for note in measured(state)]
     return report_of(unit.name, [state for state, _ in rows], extra)
@@ -313,7 +313,7 @@ def reset(target: Any = None) -> None:
         return
     for unit in list(UNITS):
         unit.reset()
-    KIN.forget()
+    SHARED.forget()
     frame_policy.reset()
     SESSION.log.clear()
 
@@ -361,7 +361,7 @@ def fresh_copy(target: Any) -> Any:
         target = types.MethodType(target.__func__.__wrapped__, target.__self__)
     config = config.replace(background=False)
     fresh = _jit(target, config)
-    _unit_of(fresh)._unit.kin = None
+    _unit_of(fresh)._unit.shared = None
     return fresh
 
 

@@ -215,8 +215,8 @@ def _hash_of(key: Callable[[Any], tuple]) -> Callable[[Any], int]:
 def _repr_of(names: list[str]) -> Callable[[Any], str]:
     @recursive_repr()
     def __repr__(self: Any) -> str:
-        told = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({told})"
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({shown})"
 
     return __repr__
 

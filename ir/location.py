@@ -44,10 +44,10 @@ def shown_file(path: str) -> str:
     if "ipykernel_" not in path and not path.startswith("<ipython-input"):
         return path
     name_of = getattr(getattr(_shell(), "compile", None), "format_code_name", None)
-    told = None if name_of is None else name_of(path)
-    if told is None:
+    named = None if name_of is None else name_of(path)
+    if named is None:
         return path
-    name = str(told[1])
+    name = str(named[1])
     if path in linecache.cache:
         linecache.cache[name] = linecache.cache[path]
     return name

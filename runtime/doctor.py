@@ -38,7 +38,7 @@ OLDEST_TORCH = "2.11"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding. `state`: "ok", "note" (slower or missing, but no fault) or "mend" (needs a fix);
+    """One finding. `state`: "ok", "note" (slower or missing, but no fault) or "fix" (needs a fix);
     `todo` for the last two."""
 
     name: str
@@ -59,7 +59,7 @@ def _python() -> Iterator[Check]:
     try:
         require_supported()
     except GraftError as error:
-        yield Check("python", "mend", found, error.todo)
+        yield Check("python", "fix", found, error.todo)
         return
     yield Check("python", "ok", found)
 
@@ -72,11 +72,11 @@ def _packages() -> Iterator[Check]:
             "torch", "ok", f"{version}, cpu capability {torch.backends.cpu.get_cpu_capability()}"
         )
     else:
-        yield Check("torch", "mend", version, f"install torch {OLDEST_TORCH} or newer")
+        yield Check("torch", "fix", version, f"install torch {OLDEST_TORCH} or newer")
     for package in ("bytecode", "numpy"):
         found = _version(package)
         if found is None:
-            yield Check(package, "mend", "missing", f"pip install {package}")
+            yield Check(package, "fix", "missing", f"pip install {package}")
         else:
             yield Check(package, "ok", found)
     found = hardware.triton_version()
@@ -97,7 +97,7 @@ def _native() -> Iterator[Check]:
     except ImportError as error:
         yield Check(
             "native part",
-            "mend",
+            "fix",
             str(error),
             "pip install --force-reinstall graftjit (needs a"
             " C++ compiler), or in a checkout: python setup.py build_ext --inplace",
@@ -107,7 +107,7 @@ def _native() -> Iterator[Check]:
     routes = getattr(native, "tensor_routes", None)
     if routes is None:
         yield Check(
-            "tensor routes", "mend", "the native part does not have them", "rebuild the extension"
+            "tensor routes", "fix", "the native part does not have them", "rebuild the extension"
         )
         return
     for name, route in dict(routes()).items():
@@ -131,7 +131,7 @@ def _compiler() -> Iterator[Check]:
     if compiler is None:
         yield Check(
             "compiler",
-            "mend",
+            "fix",
             "none of CXX, " + ", ".join(hardware.COMPILER_NAMES) + " was found;"
             " programs run as ATen steps",
             "install g++ (apt install g++) or clang++, or set CXX",
@@ -164,7 +164,7 @@ def _compiler() -> Iterator[Check]:
         if done.returncode != 0:
             yield Check(
                 "test kernel",
-                "mend",
+                "fix",
                 (done.stderr.strip().splitlines() or ["failed"])[-1],
                 "the compiler must build shared libraries with -fopenmp",
             )
@@ -178,7 +178,7 @@ def _compiler() -> Iterator[Check]:
         )
     else:
         yield Check(
-            "test kernel", "mend", f"computed {result} instead of 45", "try another compiler"
+            "test kernel", "fix", f"computed {result} instead of 45", "try another compiler"
         )
 
 
@@ -217,7 +217,7 @@ def _gpu() -> Iterator[Check]:
         why = driver.available()
         version = driver.DRIVER.version_text()
         if why:
-            yield Check("GPU driver", "mend", why, "install a driver of CUDA 12.0 or newer")
+            yield Check("GPU driver", "fix", why, "install a driver of CUDA 12.0 or newer")
         else:
             yield Check("GPU driver", "ok", f"for CUDA {version}")
     else:
@@ -238,7 +238,7 @@ def _store() -> Iterator[Check]:
     else:
         yield Check(
             "kernel store",
-            "mend",
+            "fix",
             f"{stats.folder}: {stats.unusable}; kernels are kept for one process only",
             "set GRAFTJIT_CACHE_DIR to a folder of your own that can be written",
         )
@@ -248,7 +248,7 @@ def _environment() -> Iterator[Check]:
     try:
         read_environment()
     except GraftError as error:
-        yield Check("environment", "mend", f"{error.what}: {error.found}", error.todo)
+        yield Check("environment", "fix", f"{error.what}: {error.found}", error.todo)
     shown = [v for v in VARIABLES if os.environ.get(v.name)]
     for variable in shown:
         yield Check(variable.name, "ok", f"{os.environ[variable.name]} ({variable.meaning})")
@@ -284,7 +284,7 @@ def doctor(more: Sequence[Callable[[], Iterator[Check]]] = ()) -> list[Check]:
             checks.append(
                 Check(
                     name,
-                    "mend",
+                    "fix",
                     f"the check itself failed: {type(error).__name__}: {error}",
                     "please report it",
                 )
@@ -292,7 +292,7 @@ def doctor(more: Sequence[Callable[[], Iterator[Check]]] = ()) -> list[Check]:
     return checks
 
 
-_MARKS = {"ok": "ok  ", "note": "note", "mend": "FIX "}
+_MARKS = {"ok": "ok  ", "note": "note", "fix": "FIX "}
 
 
 def render(checks: list[Check], width: int = 100) -> str:
@@ -307,7 +307,7 @@ def render(checks: list[Check], width: int = 100) -> str:
             lines += textwrap.wrap(
                 f"-> {check.todo}", width, initial_indent=rest, subsequent_indent=rest + "   "
             )
-    bad = sum(check.state == "mend" for check in checks)
+    bad = sum(check.state == "fix" for check in checks)
     lines += ["", f"{bad} to fix" if bad else "all is well"]
     return "\n".join(lines)
 
@@ -319,4 +319,4 @@ def main(as_json: bool = False, more: Sequence[Callable[[], Iterator[Check]]] = 
         print(json.dumps([dataclasses.asdict(check) for check in checks], indent=2))
     else:
         print(render(checks))
-    return int(any(check.state == "mend" for check in checks))
+    return int(any(check.state == "fix" for check in checks))

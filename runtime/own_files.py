@@ -1,7 +1,7 @@
 """The locations of graftjit's own files, in a checkout and installed.
 
-`ROOMS` has the path of each of the five packages, with a separator at its end. `is_own(file)` tells
-whether a file is graftjit's.
+`PACKAGES` has the path of each of the five packages, with a separator at its end. `is_own(file)`
+tells whether a file is graftjit's.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 import sys
 
-ROOM_NAMES = ("graftjit", "capture", "codegen", "ir", "runtime")
+PACKAGE_NAMES = ("graftjit", "capture", "codegen", "ir", "runtime")
 
 
-def _rooms() -> dict[str, str]:
+def _packages() -> dict[str, str]:
     """The folder of each package. The public package is found by its module, since the other four
     are inside it when installed."""
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     face = getattr(sys.modules.get(__name__.partition(".")[0]), "__file__", None)
-    found = {name: os.path.join(above, name) + os.sep for name in ROOM_NAMES}
+    found = {name: os.path.join(above, name) + os.sep for name in PACKAGE_NAMES}
     if face:
         found["graftjit"] = os.path.dirname(os.path.abspath(face)) + os.sep
     return found
 
 
-ROOMS = _rooms()
-FOLDERS = tuple(ROOMS.values())
+PACKAGES = _packages()
+FOLDERS = tuple(PACKAGES.values())
 
 
 def is_own(file: str) -> bool:

@@ -96,9 +96,9 @@ def _same_start() -> Iterator[None]:
     import torch
 
     from graftjit.context import reset_context
-    from graftjit.dispatch.shared_entries import KIN
+    from graftjit.dispatch.shared_entries import SHARED
 
-    KIN.forget()  # a function that several tests compile begins anew
+    SHARED.forget()  # a function that several tests compile begins anew
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ import pytest
 from tools import house_map
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
+FOLDERS = ("capture", "codegen", "graftjit", "ir", "runtime")
 LONGEST_FUNCTION = 60
 LONGEST_FILE = 620
 MOST_IN_A_FOLDER = 24
@@ -24,7 +24,7 @@ COLUMNS, OVER_COLUMNS = 100, 60  # so many lines may be longer: those with a pra
 LONGER = {"ir/symbolic/expr.py": 680}
 
 FILES = sorted(
-    str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")
+    str(path.relative_to(ROOT)) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")
 )
 
 
@@ -58,9 +58,9 @@ def test_a_folder_can_be_taken_in_at_a_glance() -> None:
 def test_lines_are_short() -> None:
     sources = [
         path
-        for room in ROOMS
+        for folder in FOLDERS
         for kind in ("*.py", "*.cpp", "*.h")
-        for path in (ROOT / room).rglob(kind)
+        for path in (ROOT / folder).rglob(kind)
     ]
     long = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -84,7 +84,7 @@ def _own_imports(tree: ast.AST, late: bool = False) -> Iterator[tuple[ast.Import
 
 def _imported(name: str) -> set[str]:
     """The files of the same top-level folder that a file imports, in functions too, but not for type checkers."""
-    path, room = ROOT / name, name.split("/")[0]
+    path, folder = ROOT / name, name.split("/")[0]
     found = set()
     for node, _late in _own_imports(ast.parse(path.read_text(encoding="utf-8"))):
         package = ".".join(("root", *Path(name).parent.parts))
@@ -95,7 +95,7 @@ def _imported(name: str) -> set[str]:
         for alias in node.names:
             for dotted in (f"{base}.{alias.name}", base):
                 file = "/".join(dotted.split(".")[1:]) + ".py"
-                if file in KNOWN and file.split("/")[0] == room:
+                if file in KNOWN and file.split("/")[0] == folder:
                     found.add(file)
                     break
     return found - {name}
@@ -124,9 +124,9 @@ def _circles(edges: dict[str, set[str]]) -> list[set[str]]:
     return [set(circle) for circle in circles]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_circles_of_imports_are_small(room: str) -> None:
-    edges = {name: _imported(name) for name in FILES if name.startswith(room + "/")}
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_circles_of_imports_are_small(folder: str) -> None:
+    edges = {name: _imported(name) for name in FILES if name.startswith(folder + "/")}
     assert any(edges.values())
     assert [circle for circle in _circles(edges) if len(circle) > LARGEST_CIRCLE] == []
 

@@ -18,7 +18,7 @@ import graftjit
 from graftjit.codegen.build import flags
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = {
+FOLDERS = {
     "graftjit": "graftjit",
     **{f"graftjit/{r}": r for r in ("capture", "codegen", "ir", "runtime")},
 }
@@ -37,7 +37,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for name in TOP:
         shutil.copy(ROOT / name, copy / name)
     ignore = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
-    for name in (*ROOMS.values(), "docs"):
+    for name in (*FOLDERS.values(), "docs"):
         shutil.copytree(ROOT / name, copy / name, ignore=ignore)
     build = "import sys; from setuptools import build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
     run = [sys.executable, "-c", build]
@@ -55,7 +55,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path]) -> None:
     names = set(zipfile.ZipFile(archives[1]).namelist())
-    for package, folder in ROOMS.items():
+    for package, folder in FOLDERS.items():
         read = [path for kind in ("*.py", "*.h") for path in (ROOT / folder).rglob(kind)]
         for path in (path.relative_to(ROOT / folder) for path in read):
             if path.parts[0] != "native":  # compiled into the extension

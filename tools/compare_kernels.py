@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("capture", "codegen", "ir", "runtime")
+FOLDERS = ("capture", "codegen", "ir", "runtime")
 
 
 def checked_out(commit: str, folder: Path) -> Path:
@@ -37,8 +37,8 @@ def checked_out(commit: str, folder: Path) -> Path:
     package.mkdir(parents=True)
     for path in (tree / "graftjit").iterdir():
         (package / path.name).symlink_to(path)
-    for room in ROOMS:
-        (package / room).symlink_to(tree / room)
+    for name in FOLDERS:
+        (package / name).symlink_to(tree / name)
     return tree
 
 

@@ -19,7 +19,7 @@ from hashlib import sha1
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("graftjit", "capture", "codegen", "ir", "runtime")
+PACKAGES = ("graftjit", "capture", "codegen", "ir", "runtime")
 FAR = 99
 # What is no Python module, and the module that stands for it.
 NATIVE = {"runtime/native/": "runtime/native_sources.py", "codegen/": "codegen/backend.py"}
@@ -36,7 +36,7 @@ def module_name(path: str) -> str:
     parts = list(Path(path).with_suffix("").parts)
     if parts[-1] == "__init__":
         parts.pop()
-    inside = parts and parts[0] in ROOMS and parts[0] != "graftjit"
+    inside = parts and parts[0] in PACKAGES and parts[0] != "graftjit"
     return ".".join(["graftjit", *parts] if inside else parts)
 
 

@@ -2,7 +2,7 @@
 
 The rooms of this repository (`capture/`, `ir/`, ...) install as `graftjit.capture`, `graftjit.ir`, ... by
 setuptools' `package-dir` mapping, which type checkers do not follow. This makes `.typecheck/graftjit` with one
-link a file and a room, and gives mypy that. Called by `make lint` and pre-commit; arguments go on to mypy.
+link a file and a package, and gives mypy that. Called by `make lint` and pre-commit; arguments go on to mypy.
 """
 
 from __future__ import annotations

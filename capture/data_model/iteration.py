@@ -239,12 +239,12 @@ def hint(m: Machine, value: Value) -> None:
         if type(raw) in _IN_C:
             return
         try:
-            told = call_special(m, value, name, [])
+            hint = call_special(m, value, name, [])
         except Thrown as error:
             if issubclass(error.cls, TypeError):
                 continue
             raise
-        length = told.value if isinstance(told, Const) else None
+        length = hint.value if isinstance(hint, Const) else None
         if name == "__length_hint__" and length is NotImplemented:
             return
         if type(length) is not int or not 0 <= length <= sys.maxsize:

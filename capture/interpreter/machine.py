@@ -47,7 +47,7 @@ MAX_DEPTH = 64
 # Files of torch and of graftjit that compute for the program: layers and functions.
 LIBRARY = (
     TORCH_FOLDER,
-    *(own_files.ROOMS["graftjit"] + name for name in ("nn" + os.sep, "ops.py")),
+    *(own_files.PACKAGES["graftjit"] + name for name in ("nn" + os.sep, "ops.py")),
 )
 
 Handler = Callable[["Machine", "Frame", Instr], None]
@@ -121,7 +121,13 @@ class Machine:
     # -- guards ------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:
         """Add a row, once per kind and source (and expected value, for some kinds)."""
-        about = kind.startswith("no_") or kind in ("same", "distinct", "apart", "value", "element")
+        about = kind.startswith("no_") or kind in (
+            "same",
+            "distinct",
+            "apart",
+            "value",
+            "element",
+        )
         key = (kind, source, expected if about else None)
         if key not in self.guards.rows:
             self.guards.rows[key] = Row(kind, source, expected, self.users_line)

@@ -294,7 +294,7 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """The call over ghosts; what torch warns about each time, it warns about when Python makes the
     call.
     """
-    told: Warning | None = None
+    warning: Warning | None = None
     while True:
         try:
             with walk_warnings.watching("torch"):
@@ -302,12 +302,12 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         except TraceError as error:
             if not isinstance(error.original, Warning):
                 raise
-            if told is not None:
+            if warning is not None:
                 raise Break("GB103", f"a warning: {error.original}") from error
-            told = error.original
+            warning = error.original
             continue
-        if told is not None:
-            walk_warnings.warn_now(m, told)
+        if warning is not None:
+            walk_warnings.warn_now(m, warning)
         current_device.hold(m, fn, args, kwargs)
         return result
 

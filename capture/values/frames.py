@@ -79,7 +79,7 @@ class Frame:
 def make_frame(
     code: types.CodeType, scope: Scope, arguments: dict[str, Value], closure: tuple[Cell, ...]
 ) -> Frame:
-    """A frame at its start: arguments bound, cells made, arguments that are cells moved into them."""
+    """A frame at its start: arguments bound, cells made, arguments that are cells in them."""
     cells = dict(zip(code.co_freevars, closure, strict=True))
     local = dict(arguments)
     for name in code.co_cellvars:

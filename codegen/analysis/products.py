@@ -51,8 +51,8 @@ MEASURED: ContextVar[Mapping[str, bool] | None] = ContextVar("measured", default
 def known_as(node: Node) -> str:
     """All that the time of a product depends on, as text."""
     operands = [arg.meta if isinstance(arg, Node) else arg for arg in node.args]
-    told = [f"{m} {m.stride}" if isinstance(m, Meta) else repr(m) for m in operands]
-    return f"{node.target}({', '.join(told)}, {sorted(node.kwargs.items())})"
+    shown = [f"{m} {m.stride}" if isinstance(m, Meta) else repr(m) for m in operands]
+    return f"{node.target}({', '.join(shown)}, {sorted(node.kwargs.items())})"
 
 
 def measured(node: Node) -> bool | None:

@@ -100,12 +100,12 @@ def _code() -> str:
 
 def _files() -> list[str]:
     found = []
-    for room in ("codegen", "ir", "runtime"):
-        for entry in _below(own_files.ROOMS[room]):
+    for package in ("codegen", "ir", "runtime"):
+        for entry in _below(own_files.PACKAGES[package]):
             facts = entry.stat()
             if facts.st_mtime_ns > SESSION.began:
                 raise NotKept("a file of graftjit was changed after this process had begun")
-            found.append(f"{room} {entry.name} {facts.st_size} {facts.st_mtime_ns}")
+            found.append(f"{package} {entry.name} {facts.st_size} {facts.st_mtime_ns}")
     return found
 
 

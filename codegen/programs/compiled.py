@@ -12,7 +12,7 @@ from ...ir.graph.summary import Sketch
 from ...ir.symbolic.expr import hint_of
 from ...runtime.events.events import Compiled as CompiledEvent
 from ...runtime.events.events import StepFacts
-from ...runtime.events.loggers import ROOMS, asked
+from ...runtime.events.loggers import PACKAGES, asked
 from ...runtime.process.session import SESSION
 from ...runtime.program.program import ProgramSpec
 from ...runtime.report import timings as clocks
@@ -144,5 +144,5 @@ def compared(graph: Graph, program: Program, kernels: Sequence[str] = ()) -> Pro
 
 def show() -> Callable[[str], None] | None:
     """The logger that prints the graphs of the passes, or None."""
-    debug, logger = SESSION.options.debug, ROOMS["ir"]
+    debug, logger = SESSION.options.debug, PACKAGES["ir"]
     return logger.debug if (debug >= 4 or not debug) and asked(logger, logging.DEBUG) else None

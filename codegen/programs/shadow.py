@@ -20,7 +20,7 @@ from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.trace.autocast_cache import cached_cast
 from ...runtime.autograd import rng_state
 from ...runtime.errors import CheckError
-from ...runtime.events.loggers import ROOMS
+from ...runtime.events.loggers import PACKAGES
 from .sensitivity import Sensitivity
 
 Slack = Callable[[], torch.Tensor | None]
@@ -161,7 +161,7 @@ def not_compared(graph: Graph, why: str) -> None:
     """Log once per graph and reason what GRAFTJIT_CHECK does not compare."""
     if (graph.name, why) not in _SAID:
         _SAID.add((graph.name, why))
-        ROOMS["codegen"].warning("GRAFTJIT_CHECK does not compare graph %s: %s", graph.name, why)
+        PACKAGES["codegen"].warning("GRAFTJIT_CHECK does not compare graph %s: %s", graph.name, why)
 
 
 _SAID: set[tuple[str, str]] = set()

@@ -1,11 +1,11 @@
 """Step facts: what reports say of each step of a program: what it computes, its source lines, what
 it moves.
 
-`rows(graph, made, ...)` describes a plan by plain values that are kept with it (`plan_cache`), with
-nodes as positions in the captured graph. `told` makes `StepFacts` of them, for a kept plan as for a
-new one. `by_calls` is for a program that replays torch's calls. Bytes are those that must move:
-each element that a kernel loads or stores counts once, at the sizes of capture. `names` gives the
-names of the steps for the program, run times and reports.
+`rows(graph, made, ...)` describes a plan by plain values that are kept with it (`plan_cache`),
+with nodes as positions in the captured graph. `report_facts` makes `StepFacts` of them, for a
+kept plan as for a new one. `by_calls` is for a program that replays torch's calls. Bytes are
+those that must move: each element that a kernel loads or stores counts once, at the sizes of
+capture. `names` gives the names of the steps for the program, run times and reports.
 """
 
 from __future__ import annotations

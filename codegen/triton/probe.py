@@ -38,7 +38,7 @@ def kernels() -> Iterator[Check]:
         "constants": {"BLOCK": 128}, "aligned": (), "warps": 4, "stages": 1, "fp_fusion": False,
         "debug": False, "capability": capability,
     }  # fmt: skip
-    state = "mend" if found else "note"
+    state = "fix" if found else "note"
     pool, start = compile_client.Workers(), time.perf_counter()
     try:
         pool.prepare()

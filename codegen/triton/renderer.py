@@ -91,7 +91,7 @@ def render(
     nest that Triton text cannot express; the caller then runs the operators one by one.
     """
     if nest.tiled is not None:
-        raise BuildError("Triton kernels are called by nobody but the program", found=nest.name)
+        raise BuildError("Triton kernels are called only by the program", found=nest.name)
     parameters = names(nest.buffers)
     plan: Plan = plan_of(nest, tiling)
     numbers = Numbers()

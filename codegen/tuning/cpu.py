@@ -67,8 +67,8 @@ class Question:
 
 def named_way(way: Hints) -> str:
     """A name such as `unroll 8, chunk 256`, or `default`."""
-    told = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
-    return ", ".join(told) or "default"
+    parts = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
+    return ", ".join(parts) or "default"
 
 
 def candidates(made: Plan) -> list[Question]:
@@ -153,7 +153,7 @@ def measure(asked: Sequence[Question], made: Plan) -> None:
     try:
         built = _built(asked)
     except (BuildError, OSError, SubprocessError) as error:
-        told_fault(error)
+        report_fault(error)
         return
     end = time.perf_counter() + BUDGET
     work = sum(question.work for question in asked)
@@ -198,7 +198,7 @@ def _timed(question: Question, addresses: Sequence[int], seconds: float) -> list
     try:
         scratch = clock.Scratch(question.nest)
     except (OSError, MemoryError) as error:
-        told_fault(error)
+        report_fault(error)
         return []
     threads = torch.get_num_threads()
     different = list(dict.fromkeys(addresses))  # ways with the same text are one kernel
@@ -231,7 +231,7 @@ def emit_choice(
     )
 
 
-def told_fault(error: BaseException) -> None:
+def report_fault(error: BaseException) -> None:
     """Report a measurement that failed; the default stays. Under GRAFTJIT_CHECK the error is
     raised, unless there is no compiler.
     """
@@ -264,11 +264,11 @@ def remember(texts: Sequence[str], ways: Sequence[str], times: Sequence[Timing])
 
 def remembered(texts: Sequence[str], ways: Sequence[str]) -> list[Timing] | None:
     """The timings that were kept; None if there are none."""
-    told = notes.recall(SESSION.store, (*texts, *ways, *_everywhere()), *_here())
-    if not isinstance(told, list) or len(told) != len(ways):
+    kept = notes.recall(SESSION.store, (*texts, *ways, *_everywhere()), *_here())
+    if not isinstance(kept, list) or len(kept) != len(ways):
         return None
     times = []
-    for way, row in zip(ways, told, strict=True):
+    for way, row in zip(ways, kept, strict=True):
         if not isinstance(row, list) or len(row) != 4 or row[0] != way:
             return None
         if not all(type(number) is float and 0 < number < 3600 for number in row[1:]):

@@ -82,8 +82,8 @@ def named(way: Way) -> str:
         return LIBRARY
     if isinstance(way, Configuration):
         return f"{way.rows} x {way.columns} x {way.step}, {way.warps} warps, {way.stages} stages"
-    told = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
-    return ", ".join(told) or RULES
+    parts = [f"{f.name} {getattr(way, f.name)}" for f in fields(way) if getattr(way, f.name)]
+    return ", ".join(parts) or RULES
 
 
 def chosen(made: Plan, stored: bool) -> Plan:
@@ -257,7 +257,7 @@ def measure(asked: Sequence[Question]) -> dict[str, list[Timing]]:
                 found[one.key] = times
     # the driver's among them, and out of memory
     except (BuildError, OSError, RuntimeError) as error:
-        cpu.told_fault(error)
+        cpu.report_fault(error)
     return found
 
 

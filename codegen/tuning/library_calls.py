@@ -67,7 +67,7 @@ def answers(graph: Graph, stored: bool) -> dict[str, bool]:
         try:
             times = _timed(node, seconds)
         except (BuildError, OSError, MemoryError, SubprocessError) as error:
-            cpu.told_fault(error)
+            cpu.report_fault(error)
             break
         if times:
             cpu.remember((key,), _ways(node), times)

@@ -83,8 +83,8 @@ def all_modules(wanted: bool) -> Iterator[Any]:
 def _about(modules: Any) -> list[str]:
     """The modules that `--all` has compiled."""
     names = [name + (f" ({n} of them)" if n > 1 else "") for name, n in modules.named.items()]
-    told = ", ".join(names) if names else "none was called"
-    return [f"modules called from outside another one: {told}"]
+    listed = ", ".join(names) if names else "none was called"
+    return [f"modules called from outside another one: {listed}"]
 
 
 def _check_files(parsed: argparse.Namespace) -> None:

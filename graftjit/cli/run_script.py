@@ -88,8 +88,8 @@ def run(program: Program) -> tuple[int, dict[str, Any]]:
         except SystemExit as stop:
             status = _status(stop.code)
         except BaseException as error:  # any exception ends the program, but not this process
-            told = _without_ours(error)
-            sys.excepthook(type(told), told, told.__traceback__)
+            shown = _without_ours(error)
+            sys.excepthook(type(shown), shown, shown.__traceback__)
             status = 130 if isinstance(error, KeyboardInterrupt) else 1
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:

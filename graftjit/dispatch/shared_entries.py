@@ -1,14 +1,14 @@
-"""Kin: callables that share compilations, since guards compare contents and not identities.
+"""Callables that share compilations, since guards compare contents and not identities.
 
-Callables are kin if they have the same configuration and are functions over one code object and one
+Callables share if they have the same configuration and are functions over one code object and one
 globals dict (a `def` that a loop runs again, one function jitted twice), or compiled models of one
-class. Each has its own unit, report and counters. A miss first checks the recipes of its kin. If
-the guards of a `Recipe` hold in its frame, it makes an entry over the same program, with guards
-that have not yet read this model's heap, and with its own resume functions. Since weights are
-inputs, a second model of a class compiles nothing.
+class. Each has its own unit, report and counters. A miss first checks the shared recipes. If the
+guards of a `Recipe` hold in its frame, it makes an entry over the same program, with guards that
+have not yet read this model's heap, and with its own resume functions. Since weights are inputs, a
+second model of a class compiles nothing.
 
 This keeps no model alive. A recipe that reaches no object of the program (`reachability`) lives as
-long as the code or class that the kin share; any other lives as long as an entry made from it.
+long as the code or class of its callables; any other lives as long as an entry made from it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OF_THE_STATE = ("PL207", "PL212", "PL213", "RC410")
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Recipe:
     """The parts of an entry. `resumes`: the arguments of each resume function that the code calls.
-    `told`: the events that describe the capture. `programs`: the events of its programs.
+    `emitted`: the events that describe the capture. `programs`: the events of its programs.
     `followed`: the programs themselves, weakly."""
 
     kind: str
@@ -66,7 +66,7 @@ class Recipe:
     # The objects it was made for. It is invalid when one of them is gone.
     held: tuple[Weak, ...]
     resumes: Resumes
-    told: list[events.Event] = field(default_factory=list)
+    emitted: list[events.Event] = field(default_factory=list)
     programs: list[events.Compiled] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
 
@@ -136,7 +136,7 @@ class Place:
         if not _can_be_made_again(recipe):
             return
         of = weakref.ref(recipe, until_exit(functools.partial(_prune, weakref.ref(self))))
-        things = (recipe.rows, recipe.inputs, recipe.target, recipe.tree, recipe.told)
+        things = (recipe.rows, recipe.inputs, recipe.target, recipe.tree, recipe.emitted)
         kept = of if keeps_program_alive(things, apart) else functools.partial(_itself, recipe)
         self._kept = [*self._kept, _Kept(kept, of)][-self.limit :]
 
@@ -169,7 +169,7 @@ class Place:
 
 @dataclass(eq=False)
 class SharedEntries:
-    """The data that kin share. `one_function`: they are the same function made again, so that
+    """What callables share. `one_function`: they are the same function made again, so that
     values that vary between calls of one may vary between calls of the next. Sizes of one model are
     no evidence about another."""
 
@@ -238,25 +238,25 @@ def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType)
 
 def emit_adopted(recipe: Recipe) -> None:
     """Emit that an entry was adopted, with the events of the original capture."""
-    for event in recipe.told:
+    for event in recipe.emitted:
         names = (f.name for f in dataclasses.fields(event) if f.name not in ("at", "entry"))
-        told = {name: getattr(event, name) for name in names}
+        emitted = {name: getattr(event, name) for name in names}
         if type(event) is events.Captured:
-            told.pop("seconds")
-            SESSION.emit(events.Adopted(**told, programs=tuple(recipe.programs)))
+            emitted.pop("seconds")
+            SESSION.emit(events.Adopted(**emitted, programs=tuple(recipe.programs)))
         else:
-            SESSION.emit(type(event)(**told))
+            SESSION.emit(type(event)(**emitted))
 
 
-def keep_told(recipe: Recipe, found: Iterable[events.Event], state: Any) -> None:
+def keep_emitted(recipe: Recipe, found: Iterable[events.Event], state: Any) -> None:
     """Keep the events of a capture that are emitted again when its recipe is adopted."""
     found = list(found)
-    recipe.told.extend(worth_telling(found))
+    recipe.emitted.extend(worth_repeating(found))
     recipe.programs.extend(event for event in found if type(event) is events.Compiled)
     recipe.followed.extend(one for one in state.followed if one.entry == SESSION.owner[2])
 
 
-def worth_telling(found: Iterable[events.Event]) -> tuple[events.Event, ...]:
+def worth_repeating(found: Iterable[events.Event]) -> tuple[events.Event, ...]:
     """The events of a capture that belong to its recipe."""
     return tuple(
         event
@@ -266,19 +266,19 @@ def worth_telling(found: Iterable[events.Event]) -> tuple[events.Event, ...]:
     )
 
 
-# -- the table of kin
+# -- the table
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One set of kin in the table. `module`: the module of their globals; without one (None), the
-    set lives as long as a unit."""
+    """A row of the table. `module`: the module of the callables' globals; without one (None), the
+    row lives as long as a unit."""
 
     owner: weakref.ref[Any]
     module: weakref.ref[types.ModuleType] | None
-    kin: Callable[[], SharedEntries | None]
+    shared: Callable[[], SharedEntries | None]
 
 
 class _Table:
-    """The kin of the process, by what they share. It keeps no code, class or module alive."""
+    """All `SharedEntries` of the process. It keeps no code, class or module alive."""
 
     def __init__(self) -> None:
         self._rows: dict[_Key, _Row] = {}
@@ -288,47 +288,47 @@ class _Table:
         self._lock = threading.RLock()
 
     def of(self, owner: Any, scope: dict[str, Any], config: JitConfig) -> SharedEntries:
-        """The kin of a callable. `owner` is its code, or the class of its model; `scope` its
-        globals."""
+        """What a callable shares with others. `owner` is its code, or the class of its model,
+        `scope` its globals."""
         key = id(owner), id(scope), config
         with self._lock:
             row = self._rows.get(key)
-            kin = None if row is None or row.owner() is not owner else row.kin()
+            shared = None if row is None or row.owner() is not owner else row.shared()
             module = module_of(scope)
-            if kin is not None and row is not None:
+            if shared is not None and row is not None:
                 same = (
                     row.module is None if module is None else row.module and row.module() is module
                 )
                 if same:
-                    return kin
+                    return shared
             return self._new(key, owner, module)
 
     def _new(self, key: _Key, owner: Any, module: types.ModuleType | None) -> SharedEntries:
         drop = until_exit(functools.partial(self._drop, key))
-        shared = weakref.ref(owner, drop)
-        kin = SharedEntries(key[2].recompile_limit, shared, isinstance(owner, types.CodeType))
+        held = weakref.ref(owner, drop)
+        shared = SharedEntries(key[2].recompile_limit, held, isinstance(owner, types.CodeType))
         if module is None:
-            row = _Row(shared, None, weakref.ref(kin, drop))
+            row = _Row(held, None, weakref.ref(shared, drop))
         else:
-            row = _Row(shared, weakref.ref(module, drop), lambda: kin)
+            row = _Row(held, weakref.ref(module, drop), lambda: shared)
         self._rows[key] = row
-        return kin
+        return shared
 
     def _drop(self, key: _Key, reference: Any) -> None:
         row = self._rows.get(key)
-        if row is not None and any(reference is one for one in (row.owner, row.module, row.kin)):
+        if row is not None and any(reference is one for one in (row.owner, row.module, row.shared)):
             self._rows.pop(key, None)
 
     def forget(self) -> None:
         """Drop all recipes."""
         with self._lock:
             for row in list(self._rows.values()):
-                kin = row.kin()
-                if kin is not None:
-                    kin.clear()
+                shared = row.shared()
+                if shared is not None:
+                    shared.clear()
 
     def __len__(self) -> int:
         return len(self._rows)
 
 
-KIN = _Table()
+SHARED = _Table()

@@ -37,7 +37,15 @@ from . import lazy_modules as lazy
 from . import unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Eviction, change_of
-from .shared_entries import KIN, Made, Recipe, SharedEntries, emit_adopted, keep_told, retargeted
+from .shared_entries import (
+    SHARED,
+    Made,
+    Recipe,
+    SharedEntries,
+    emit_adopted,
+    keep_emitted,
+    retargeted,
+)
 from .unit_events import place_of
 
 if TYPE_CHECKING:
@@ -56,7 +64,7 @@ class Unit:
         self.name = name
         self.config = config
         self.face: weakref.ref[Any] | None = None  # the callable that users have
-        self.kin: SharedEntries | None = None  # shares compilations with callables like this one
+        self.shared: SharedEntries | None = None  # shares compilations with callables like this one
         # The first line of the function in reports; None: that of its code.
         self.place = place
         # By the id of the code, in order of creation. Weak: a callable keeps its state alive, an
@@ -65,7 +73,7 @@ class Unit:
         self._states: dict[int, weakref.ref[Any]] = {}
         self._met: list[weakref.ref[types.CodeType]] = []
         # States whose misses ran in plain Python because of a replaced builtin, with its name.
-        self.untold: dict[Any, str] = {}
+        self.unreported: dict[Any, str] = {}
         self._compiling = 0.0  # seconds of this capture spent on compiling its graph
 
     # -- states ------------------------------------------------------------------------------------
@@ -84,13 +92,13 @@ class Unit:
                 state = _native.CodeState(code, self._miss_of(), number_of(self.config))
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
-                state.room = Eviction(self.config.recompile_limit)
+                state.eviction = Eviction(self.config.recompile_limit)
                 # Evidence of values that vary between calls, from the first miss on.
                 state.varied = None
                 # For a resume function: its lines, and the break before it.
                 state.span, state.after = (), None
                 state.followed = []  # programs: see runtime.report.timings
-                state.told = set()  # reasons why calls without an entry ran in plain Python
+                state.reported = set()  # reasons why calls without an entry ran in plain Python
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
                 self._states[id(code)] = weakref.ref(state)
@@ -106,14 +114,16 @@ class Unit:
 
     def met(self, code: types.CodeType | None = None) -> list[types.CodeType]:
         """The code of frames that the hook met below frames of this unit. `code` is added to it.
-        That of the unit's kin is included, since the hook meets each code object only once."""
+        What the unit shares is included, since the hook meets each code object only once."""
         known = self._met
         if code is not None:
             known = self._met = [ref for ref in known if ref() is not None] + [weakref.ref(code)]
-            if self.kin is not None:
-                self.kin.met = [ref for ref in self.kin.met if ref() is not None] + [known[-1]]
-        elif self.kin is not None and any(state.entries for state in self.states):
-            known = known + self.kin.met
+            if self.shared is not None:
+                self.shared.met = [ref for ref in self.shared.met if ref() is not None] + [
+                    known[-1]
+                ]
+        elif self.shared is not None and any(state.entries for state in self.states):
+            known = known + self.shared.met
         return list({id(code): code for ref in known if (code := ref()) is not None}.values())
 
     def runs(self, code: types.CodeType) -> bool:
@@ -147,19 +157,19 @@ class Unit:
             for entry in state.entries:
                 self._forget(entry)
             state.clear()
-            state.room = Eviction(state.room.limit, state.room.warned)
+            state.eviction = Eviction(state.eviction.limit, state.eviction.warned)
             state.varied = None
-            if self.kin is not None:
-                self.kin.place(_at(state)).varied = None
+            if self.shared is not None:
+                self.shared.place(_at(state)).varied = None
             self._let_go(state)
-            state.told.clear()
+            state.reported.clear()
             state.followed = []
             SESSION.log.clear(state)
 
     def _forget(self, entry: Any) -> None:
         """Make an entry's recipe unavailable to other callables."""
-        if self.kin is not None:
-            self.kin.forget(entry)
+        if self.shared is not None:
+            self.shared.forget(entry)
 
     def _let_go(self, state: Any) -> None:
         """Make callables drop the function of the entry that they ran last, since it may be
@@ -174,7 +184,7 @@ class Unit:
         """Capture the frame, publish the entry and return it. None: run plain Python this time."""
         replaced = own_builtins.replaced()
         if replaced:
-            self.untold[state] = replaced
+            self.unreported[state] = replaced
             return None
         code = state.code
         if TURNS.mine:
@@ -200,14 +210,14 @@ class Unit:
     def _tell_late(self) -> None:
         """Report calls that ran in plain Python while a builtin was replaced. At that time graftjit
         could not run."""
-        while self.untold:
-            state, name = self.untold.popitem()
+        while self.unreported:
+            state, name = self.unreported.popitem()
             self._tell_plain(state, "PL209", f"active: the program's own builtins.{name}")
 
     def _tell_plain(self, state: Any, code: str, reason: str) -> None:
         """Report a reason once. No entry is made, so that each call comes here again."""
-        if reason not in state.told:
-            state.told.add(reason)
+        if reason not in state.reported:
+            state.reported.add(reason)
             kind = events.RanPlain if code == "PL206" else events.Fallback  # for good, or for now
             event = kind(code=code, reason=reason, where=place_of(state.code))
             with SESSION.working_for(state, state.code.co_qualname):
@@ -216,8 +226,8 @@ class Unit:
     def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                first: Eviction = first_state(state).room
-                if not state.room.pays(first):
+                first: Eviction = first_state(state).eviction
+                if not state.eviction.pays(first):
                     self._tell_plain(
                         state, "PL207", "compiled often, and never with a tensor operator"
                     )
@@ -226,8 +236,8 @@ class Unit:
                 if adopted is not None:
                     return adopted
                 change = change_of(state.entries, view)
-                if not state.room.worth(change):
-                    times = f"combinations that occurred fewer than {state.room.times} times"
+                if not state.eviction.worth(change):
+                    times = f"combinations that occurred fewer than {state.eviction.times} times"
                     self._tell_plain(state, "PL207", times)
                     return None
                 return self._made(state, code, view, change)
@@ -264,7 +274,9 @@ class Unit:
         if change is not None:
             unit_events.recompiled(state, change, view)
         self._make_room(state, change)
-        state.room.add(first_state(state).room, made.graph is not None and bool(made.graph.nodes))
+        state.eviction.add(
+            first_state(state).eviction, made.graph is not None and bool(made.graph.nodes)
+        )
         return self._publish(state, code, made, resumes, stages)
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:
@@ -282,8 +294,8 @@ class Unit:
 
     def _varied(self, state: Any, view: FrameView) -> Any:
         """The evidence of what varies between calls of this code, including this miss."""
-        shared = self.kin is not None and self.kin.one_function
-        holder = self.kin.place(_at(state)) if self.kin is not None and shared else state
+        shared = self.shared is not None and self.shared.one_function
+        holder = self.shared.place(_at(state)) if self.shared is not None and shared else state
         varied = holder.varied  # read once: another thread may reset it
         if varied is None:
             varied = holder.varied = Variation(self.config.dynamic)
@@ -301,9 +313,9 @@ class Unit:
         resumes: _Resumes,
         stages: dict[str, float],
     ) -> Any:
-        """Make the entry, emit its events, and publish it to calls and to kin."""
+        """Make the entry, emit its events, and publish it to calls and to callables that share."""
         started = time.perf_counter()
-        lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.kin)))
+        lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.shared)))
         rows, inputs, held = weak_rows.hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
         unit_events.resumed(resumes.made, made.breaks)
@@ -326,22 +338,24 @@ class Unit:
         state.add(entry)
         # Such a frame may inspect any values, so its recipe is not shared.
         looks = made.plain is not None and made.plain.code == "GB132"
-        if self.kin is not None and not looks:
-            keep_told(recipe, SESSION.log.since(resumes.serial, state), state)
-            self.kin.place(_at(state)).add(recipe, (code, self.kin.owner()))
+        if self.shared is not None and not looks:
+            keep_emitted(recipe, SESSION.log.since(resumes.serial, state), state)
+            self.shared.place(_at(state)).add(recipe, (code, self.shared.owner()))
         return entry
 
     def _adopted(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
-        """An entry made from a recipe of the unit's kin, or None."""
-        if self.kin is None:
+        """An entry made from a recipe that the unit shares, or None."""
+        if self.shared is None:
             return None
-        recipe = self.kin.place(_at(state)).find(view, state.entries)
+        recipe = self.shared.place(_at(state)).find(view, state.entries)
         if recipe is None:
             return None
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), None))
         resumes = _Resumes(self._resumer(state, view.globals))
         target = retargeted(recipe, resumes, code)
-        unit_events.resumed(resumes.made, [e for e in recipe.told if type(e) is events.GraphBreak])
+        unit_events.resumed(
+            resumes.made, [e for e in recipe.emitted if type(e) is events.GraphBreak]
+        )
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
         emit_adopted(recipe)
@@ -404,19 +418,19 @@ class Unit:
     def _make_room(self, state: Any, change: Change | None) -> None:
         """Evict the least useful entry at the limit. Each eviction is reported, and the first one
         is a warning with its cure."""
-        room: Eviction = state.room
-        full = len(state.entries) >= room.limit
-        while len(state.entries) >= room.limit:
-            gone = room.least_useful(state.entries)
+        eviction: Eviction = state.eviction
+        full = len(state.entries) >= eviction.limit
+        while len(state.entries) >= eviction.limit:
+            gone = eviction.least_useful(state.entries)
             self._forget(gone)
             state.remove(gone)
             self._let_go(first_state(state))
-            reason = f"{room.limit} entries: the least useful one is evicted for a new one"
+            reason = f"{eviction.limit} entries: the least useful one is evicted for a new one"
             SESSION.emit(events.Fallback(code="RC410", reason=reason, where=place_of(state.code)))
-        if (full or room.useless >= room.limit) and not room.warned:
-            room.warned = True
+        if (full or eviction.useless >= eviction.limit) and not eviction.warned:
+            eviction.warned = True
             SESSION.warn_once(
-                "WN601", f"{self.name}: {unit_events.named(state, _too_many(room, change))}"
+                "WN601", f"{self.name}: {unit_events.named(state, _too_many(eviction, change))}"
             )
 
     def _fault(self, state: Any, error: Exception) -> Any:
@@ -450,7 +464,7 @@ def _after_fork() -> None:
     """Make locks anew after fork: their owners do not exist in the child."""
     TURNS.after_fork()
     SESSION.after_fork()
-    KIN.after_fork()
+    SHARED.after_fork()
 
 
 os.register_at_fork(
@@ -489,8 +503,8 @@ class _Resumes:
         return made
 
 
-def _weak(kin: SharedEntries | None) -> weakref.ref[SharedEntries] | None:
-    return None if kin is None else weakref.ref(kin)
+def _weak(shared: SharedEntries | None) -> weakref.ref[SharedEntries] | None:
+    return None if shared is None else weakref.ref(shared)
 
 
 def _at(state: Any) -> types.CodeType | None:
@@ -499,22 +513,22 @@ def _at(state: Any) -> types.CodeType | None:
 
 
 def _drop_dead(
-    of: weakref.ref[Any], kin_of: weakref.ref[SharedEntries] | None, _reference: Any
+    of: weakref.ref[Any], shared_of: weakref.ref[SharedEntries] | None, _reference: Any
 ) -> None:
     """Remove the entries of a state that were made for a dead object."""
-    kin = None if kin_of is None else kin_of()
-    if kin is not None:
-        kin.prune()
+    shared = None if shared_of is None else shared_of()
+    if shared is not None:
+        shared.prune()
     state = of()
     if state is None:
         return
     for entry in state.entries:
         if type(entry.data) is Made and any(one() is None for one in entry.data.held):
             state.remove(entry)
-            state.room.dead(entry)
+            state.eviction.dead(entry)
 
 
-def _too_many(room: Eviction, change: Change | None) -> str:
+def _too_many(eviction: Eviction, change: Change | None) -> str:
     """The warning at the limit, with what varies and the cure."""
     what = ""
     if change is not None:
@@ -522,7 +536,7 @@ def _too_many(room: Eviction, change: Change | None) -> str:
         place = "" if where is None else f"{where.shown}:{where.line}: "
         what = f" ({place}{change.source} is now {change.now}, before {change.before})"
     return (
-        f"{room.limit} entries, and calls still bring new combinations of values{what};"
+        f"{eviction.limit} entries, and calls still bring new combinations of values{what};"
         " from here on each"
         " new entry evicts the least useful one. Pass what varies as a tensor, or raise"
         " JitConfig(recompile_limit=...); the report lists all recompiles"

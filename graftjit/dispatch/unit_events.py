@@ -133,7 +133,7 @@ def recompiled(state: Any, change: Change, view: FrameView) -> None:
             now=change.now,
             before=change.before,
             entries=len(state.entries),
-            limit=state.room.limit,
+            limit=state.eviction.limit,
             failed=tuple(failed),
             where=change.row.where,
         )

@@ -265,12 +265,12 @@ _WHY = _why()
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def parts(told: list[Any], report: Report) -> tuple[Part, ...]:
+def parts(emitted: list[Any], report: Report) -> tuple[Part, ...]:
     """The parts of a compilation, in order. If nothing was captured, one part that runs
     uncompiled."""
     found: list[Part] = []
     waiting: list[Any] = []
-    for one in told:
+    for one in emitted:
         if not isinstance(one, Published):
             waiting.append(one)
             continue
@@ -282,19 +282,19 @@ def parts(told: list[Any], report: Report) -> tuple[Part, ...]:
     return tuple(found)
 
 
-def _gathered(entry: Published, told: list[Any]) -> Made:
+def _gathered(entry: Published, emitted: list[Any]) -> Made:
     """The data of one part. If a frame was captured repeatedly, the last capture counts."""
-    ends = [at for at, one in enumerate(told) if isinstance(one, Compiled)]
+    ends = [at for at, one in enumerate(emitted) if isinstance(one, Compiled)]
     if entry.made.graph is None or not ends:
         return Made(entry, None, (), None)
-    told = told[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1] + 1]
-    halves = [one for one in told if isinstance(one, Divided)]
-    seen = [one for one in told if isinstance(one, Seen)]
+    emitted = emitted[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1] + 1]
+    halves = [one for one in emitted if isinstance(one, Divided)]
+    seen = [one for one in emitted if isinstance(one, Seen)]
     if halves:  # the half that is needed first was built first
         seen = [one for one in seen if one.graph.name == halves[-1].forward.name][-1:] + [
             one for one in seen if one.graph.name == halves[-1].backward.name
         ][-1:]
-    return Made(entry, halves[-1] if halves else None, tuple(seen), told[-1])
+    return Made(entry, halves[-1] if halves else None, tuple(seen), emitted[-1])
 
 
 def _part(made: Made) -> Part:

@@ -31,21 +31,21 @@ def lower(target: Any, /, *args: Any, **kwargs: Any) -> Lowered:
     values = _bound(function, given, kwargs)
     unit = call._unit
     state = unit.state_for(function.__code__)
-    with observers.watch() as told:
+    with observers.watch() as emitted:
         unit.miss(state, values, function.__globals__, function.__closure__)
-    return _lowered(call, told, lambda: _run(target, args, kwargs))
+    return _lowered(call, emitted, lambda: _run(target, args, kwargs))
 
 
 def _run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lowered:
     fresh = fresh_copy(target)
     call, _ = _callable(fresh, args)
-    with observers.watch() as told:
+    with observers.watch() as emitted:
         fresh(*args, **kwargs)
-    return _lowered(call, told, None)
+    return _lowered(call, emitted, None)
 
 
-def _lowered(call: Any, told: list[Any], again: Callable[[], Lowered] | None) -> Lowered:
-    found = parts(told, call.report())
+def _lowered(call: Any, emitted: list[Any], again: Callable[[], Lowered] | None) -> Lowered:
+    found = parts(emitted, call.report())
     return Lowered(call._unit.name, found, again if any(part.notes for part in found) else None)
 
 

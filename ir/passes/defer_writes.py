@@ -105,9 +105,11 @@ class _Late:
         memories = dict.fromkeys(
             root(target) for target in writes(node) if root(target).op == "input"
         )
-        told = node.target is not put_back and bool(memories) and bool(plan_of(node.target).writes)
+        counts = (
+            node.target is not put_back and bool(memories) and bool(plan_of(node.target).writes)
+        )
         for memory in memories:
-            self.count[memory] = self.count.get(memory, 0) + told
+            self.count[memory] = self.count.get(memory, 0) + counts
         if memories and self._is_value(node):
             (memory,) = memories
             self.stands[memory] = self._at(node.args[1])

@@ -15,7 +15,7 @@ import logging
 from . import events
 
 LOGGER = logging.getLogger("graftjit")
-ROOMS = {
+PACKAGES = {
     name: logging.getLogger(f"graftjit.{name}") for name in ("capture", "ir", "codegen", "runtime")
 }
 
@@ -38,9 +38,9 @@ _LEFT_OUT = {"at", "frame", "where", "guards", "detail", "steps", "sketch", "sou
 
 def log(event: events.Event, debug: int) -> None:
     """Log the event if enabled. `debug`: GRAFTJIT_DEBUG; if it is 0, the loggers' levels decide."""
-    room, rung = _LADDER.get(type(event), ("runtime", 5))
+    package, rung = _LADDER.get(type(event), ("runtime", 5))
     severity = logging.INFO if rung == 1 else logging.DEBUG
-    logger = ROOMS[room]
+    logger = PACKAGES[package]
     if (debug >= rung or not debug) and asked(logger, severity):
         logger.log(severity, "%s", one_line(event))
 
@@ -58,16 +58,16 @@ def asked(logger: logging.Logger, severity: int) -> bool:
 
 def one_line(event: events.Event) -> str:
     """The event as one line, without its long fields."""
-    told = " ".join(
+    shown = " ".join(
         f"{field.name}={value!r}"
         for field in dataclasses.fields(event)
         if field.name not in _LEFT_OUT
         and (value := getattr(event, field.name)) not in ("", (), 0, None)
     )
     source = getattr(event, "source", "")
-    told = f"source={source!r} {told}" if source and len(source) < 80 else told
+    shown = f"source={source!r} {shown}" if source and len(source) < 80 else shown
     place = "" if event.where is None else f" at {event.where.file}:{event.where.line}"
-    return f"{type(event).__name__} {event.frame}{place} {told}"
+    return f"{type(event).__name__} {event.frame}{place} {shown}"
 
 
 def to_stderr(debug: int) -> None:

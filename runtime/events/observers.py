@@ -55,9 +55,9 @@ def published(state: Any, made: Any, resumes: Any, seconds: dict[str, float]) ->
 @contextlib.contextmanager
 def watch() -> Iterator[list[Any]]:
     """Observe the block. The list receives all published objects in order."""
-    told: list[Any] = []
-    token = _WATCHER.set(told)
+    seen: list[Any] = []
+    token = _WATCHER.set(seen)
     try:
-        yield told
+        yield seen
     finally:
         _WATCHER.reset(token)

@@ -37,8 +37,8 @@ class TraceFile:
     def close(self) -> None:
         self._stream.close()
 
-    def _line(self, told: dict[str, Any]) -> None:
-        self._stream.write(json.dumps(told, default=_plain) + "\n")
+    def _line(self, row: dict[str, Any]) -> None:
+        self._stream.write(json.dumps(row, default=_plain) + "\n")
         self._stream.flush()
 
 

@@ -385,10 +385,10 @@ def check_verdict(rows: Sequence[Row], frame: FrameView, native: int) -> None:
         now, before = explain_failure(rows[index], frame)
         return f"row {index} fails: {row_text(rows[index])} (now {now}, before {before})"
 
-    told = max(ours, native)
+    failing = max(ours, native)
     raise CheckError(
         "the native guard program and its Python mirror disagree",
-        where=rows[told].where if 0 <= told < len(rows) else None,
+        where=rows[failing].where if 0 <= failing < len(rows) else None,
         expected=f"mirror: {words(ours)}",
         found=f"native: {words(native)}",
     )

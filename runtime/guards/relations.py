@@ -129,8 +129,8 @@ def compiled(relation: Any, where: Callable[[Symbol], tuple[str, Source, int]]) 
     for side in (relation.left, relation.right):
         _emit(side, code, number, symbol, floats)
     text = _words(str(relation.left), names), relation.op, _words(str(relation.right), names)
-    told = " ".join(text) if relation.holds else f"not {' '.join(text)}"
-    return Relation(told, tuple(sources), tuple(reads), tuple(code), relation.op, relation.holds)
+    shown = " ".join(text) if relation.holds else f"not {' '.join(text)}"
+    return Relation(shown, tuple(sources), tuple(reads), tuple(code), relation.op, relation.holds)
 
 
 def _emit(side: Any, code: list[Any], number: Any, symbol: Any, floats: bool) -> None:

@@ -42,8 +42,8 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
             traced = "trace" not in left_out
             _native.count_swaps(getattr(torch._C, "_swap_tensor_impl", None))
             _native.trace_bind(_small(), _kinds(), _autograd_groups() if traced else ())
-    told = "state" not in left_out and _tells_watchers()
-    _native.state_bind(_autograd_mask() if told else None, _context_facts())
+    watched = "state" not in left_out and _tells_watchers()
+    _native.state_bind(_autograd_mask() if watched else None, _context_facts())
     return _native.tensor_routes()
 
 

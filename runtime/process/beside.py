@@ -11,7 +11,10 @@ from typing import Any
 
 from . import faults
 
-_ROOMS = ("graftjit", *(f"graftjit.{room}" for room in ("capture", "codegen", "ir", "runtime")))
+_PACKAGES = (
+    "graftjit",
+    *(f"graftjit.{package}" for package in ("capture", "codegen", "ir", "runtime")),
+)
 _told: list[Any] = []  # the module whose list has the packages
 
 
@@ -25,7 +28,7 @@ def leave_ours_alone() -> None:
         return
     _told.append(rules)
     try:
-        for room in _ROOMS:
-            add(room)
+        for package in _PACKAGES:
+            add(package)
     except Exception as error:
         faults.warn_of_fault("torch.compile", error, "It may compile frames of graftjit.")

@@ -77,7 +77,7 @@ def _slipped(error: BaseException, trace: types.TracebackType) -> bool:
     # Rules look up dimensions that the program names.
     if kind is IndexError:
         return "index out of range" in str(error) and not code.co_filename.startswith(
-            own_files.ROOMS["ir"]
+            own_files.PACKAGES["ir"]
         )
     return kind is not ValueError or name not in _OPERATIONS
 

@@ -40,8 +40,8 @@ _NUMPY_CALL = re.compile(r"(\w+)\(\) of a value that is not a constant or an arr
 def _torch_name(found: re.Match[str]) -> str:
     name = found[1]
     same = f"torch.{name}" if hasattr(sys.modules.get("torch"), name) else ""
-    told = OF_NUMPY.get(name) or same
-    return f"use {told}" if told else ""
+    advice = OF_NUMPY.get(name) or same
+    return f"use {advice}" if advice else ""
 
 
 # (code, pattern of the reason, cure); the first match applies.
@@ -94,9 +94,9 @@ _BREAKS: tuple[tuple[str, str, str | Callable[[re.Match[str]], str]], ...] = (
 
 def of_break(code: str, reason: str) -> str:
     """The cure of a break with this reason."""
-    for row, pattern, told in _BREAKS:
+    for row, pattern, advice in _BREAKS:
         found = re.match(pattern, reason) if row == code else None
-        cure = "" if found is None else told if isinstance(told, str) else told(found)
+        cure = "" if found is None else advice if isinstance(advice, str) else advice(found)
         if cure:
             return cure
     return codes.lookup(code).cure
@@ -113,8 +113,8 @@ _TENSOR = re.compile(r"(?P<device>\S+) (?P<dtype>\w+)\[(?P<sizes>[^\]]*)\](?P<re
 def of_recompile(code: str, source: str, now: str, before: str, bound: str = "") -> str:
     """The cure of a recompile in which `source` is `now` and was `before`. `bound`: why sizes of
     the frame are not symbolic, "plain, for aten.kthvalue.default ..."."""
-    told = _RECOMPILES.get(code)
-    cure = (told(source, now, before) if told else "") or codes.lookup(code).cure
+    advice = _RECOMPILES.get(code)
+    cure = (advice(source, now, before) if advice else "") or codes.lookup(code).cure
     if bound and (code == "RC411" or cure.startswith("none is needed for a few sizes")):
         why = bound.removeprefix("constant, because ")
         return f"each size is compiled once: {why}. Pad to a few sizes, or call that outside"
@@ -192,13 +192,13 @@ def _of_relation(source: str, now: str, before: str) -> str:
     names = [size[1] for size in sizes if size is not None]
     if not names or len(names) != len(sizes):
         return ""
-    told, verb, what = (
+    advice, verb, what = (
         " and ".join(names),
         "are" if len(names) > 1 else "is",
         "sizes" if len(names) > 1 else "size",
     )
     return (
-        f"{told} {verb} looked up or compared as a number, and each result is compiled once: do that in"
+        f"{advice} {verb} looked up or compared as a number, and each result is compiled once: do that in"
         f" the caller, or compute with the {what} itself"
     )
 

@@ -87,10 +87,10 @@ def _lines(record: DiffRecord, width: int) -> Iterator[str]:
     sign = {True: "!", False: " "}[record.worse]
     change = _SLOWER[record.change] if record.unit == "seconds" else record.change
     first = f"{sign} {change:<6} {record.kind}: "
-    told = f"{record.title}{_amounts(record)}"
+    shown = f"{record.title}{_amounts(record)}"
     if record.line is not None:
-        told += f" ({os.path.basename(record.file)}:{record.line})"
-    yield from textwrap.wrap(told, width, initial_indent=first, subsequent_indent=" " * 9)
+        shown += f" ({os.path.basename(record.file)}:{record.line})"
+    yield from textwrap.wrap(shown, width, initial_indent=first, subsequent_indent=" " * 9)
 
 
 def _amounts(record: DiffRecord) -> str:

@@ -101,15 +101,15 @@ class Folding:
 
 
 # -- what was captured -----------------------------------------------------------------------------
-def fold_frames(told: Folding) -> list[FrameRecord]:
+def fold_frames(log: Folding) -> list[FrameRecord]:
     """One record per frame, in the order in which the frames were first met."""
-    breaks, guards = _count(fold_breaks(told)), _count(fold_guards(told))
+    breaks, guards = _count(fold_breaks(log)), _count(fold_guards(log))
     programs: dict[str, list[events.Compiled]] = {}
-    for program in told.programs:
+    for program in log.programs:
         programs.setdefault(program.frame, []).append(program)
     return [
         _frame(name, mine, programs.get(name, []), breaks.get(name, 0), guards.get(name, 0))
-        for name, mine in told.by_frame.items()
+        for name, mine in log.by_frame.items()
     ]
 
 
@@ -205,19 +205,19 @@ def _covered(compiled: Iterable[Any], where: Location | None) -> tuple[int, ...]
     return tuple(sorted(found))
 
 
-def fold_entries(told: Folding) -> list[EntryRecord]:
+def fold_entries(log: Folding) -> list[EntryRecord]:
     """One record per entry, in the order in which they were made."""
-    hits = {(e.frame, entry): n for e in told.of(events.Counted) for entry, n in e.entry_hits}
-    checks = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.guards}
-    values = {(e.frame, entry): s for e in told.of(events.Counted) for entry, s in e.values}
-    counted = {e.frame for e in told.of(events.Counted) if e.entry_hits}
+    hits = {(e.frame, entry): n for e in log.of(events.Counted) for entry, n in e.entry_hits}
+    checks = {(e.frame, entry): s for e in log.of(events.Counted) for entry, s in e.guards}
+    values = {(e.frame, entry): s for e in log.of(events.Counted) for entry, s in e.values}
+    counted = {e.frame for e in log.of(events.Counted) if e.entry_hits}
     programs: dict[tuple[str, int], list[events.Compiled]] = {}
-    for e in told.programs:
+    for e in log.programs:
         programs.setdefault((e.frame, e.entry), []).append(e)
     counts: dict[str, int] = {}
-    begun = {e.frame: e.where for e in reversed(told.of(events.FrameSeen))}
+    begun = {e.frame: e.where for e in reversed(log.of(events.FrameSeen))}
     found = []
-    for e in told.entered:
+    for e in log.entered:
         counts[e.frame] = number = counts.get(e.frame, 0) + 1
         key = (e.frame, e.entry)
         compiled = programs.get(key, []) if e.entry else []
@@ -255,15 +255,15 @@ def _graph_name(entered: Any, compiled: list[events.Compiled]) -> str:
 
 
 # -- what it cost and why --------------------------------------------------------------------------
-def fold_breaks(told: Folding) -> list[BreakRecord]:
+def fold_breaks(log: Folding) -> list[BreakRecord]:
     """Graph breaks, one per location, in the order in which they were met."""
     gaps: dict[Any, tuple[float, int]] = {}
-    for e in told.of(events.Counted):
+    for e in log.of(events.Counted):
         if e.after is not None and e.gap_samples:
             spent, samples = gaps.get((e.frame, e.after), (0.0, 0))
             gaps[e.frame, e.after] = spent + e.gap, samples + e.gap_samples
     found: dict[Any, BreakRecord] = {}
-    for e in told.of(events.GraphBreak):
+    for e in log.of(events.GraphBreak):
         row, key = codes.lookup(e.code), (e.code, e.where, e.inlined, e.frame)
         spent, samples = gaps.get((e.frame, e.where), (0.0, 0))
         # A function that resumes a loop over an outside iterator meets the break again and no
@@ -286,11 +286,11 @@ def fold_breaks(told: Folding) -> list[BreakRecord]:
     return list(found.values())
 
 
-def fold_recompiles(told: Folding) -> list[RecompileRecord]:
+def fold_recompiles(log: Folding) -> list[RecompileRecord]:
     """All recompiles, in order."""
-    growing = _growing(told.of(events.Recompile))
+    growing = _growing(log.of(events.Recompile))
     bound: dict[str, dict[str, str]] = {}
-    for e in told.of(events.Symbolic):
+    for e in log.of(events.Symbolic):
         if e.why.startswith("constant, because "):
             bound.setdefault(e.frame, {})[e.source] = e.why
     return [
@@ -310,12 +310,12 @@ def fold_recompiles(told: Folding) -> list[RecompileRecord]:
             entries=e.entries,
             limit=e.limit,
             failed=tuple(
-                FailureRecord(told.number(f, e.frame), f.code, f.source, f.now, f.before)
+                FailureRecord(log.number(f, e.frame), f.code, f.source, f.now, f.before)
                 for f in e.failed
             ),
             at=e.at,
         )
-        for e in told.of(events.Recompile)
+        for e in log.of(events.Recompile)
     ]
 
 
@@ -348,22 +348,22 @@ def _growing(recompiles: Iterable[events.Recompile]) -> set[int]:
     return found
 
 
-def fold_symbolic(told: Folding) -> list[SymbolicRecord]:
+def fold_symbolic(log: Folding) -> list[SymbolicRecord]:
     """Sizes and numbers that became inputs of graphs, each once per frame."""
     found = {
         (e.frame, e.source): SymbolicRecord(
             **at(e.where), source=e.source, why=e.why, frame=e.frame
         )
-        for e in told.of(events.Symbolic)
+        for e in log.of(events.Symbolic)
     }
     return list(found.values())
 
 
-def fold_guards(told: Folding) -> list[GuardRecord]:
+def fold_guards(log: Folding) -> list[GuardRecord]:
     """The conditions of all entries, each once per frame."""
     found: dict[tuple[str, str], GuardRecord] = {}
-    for e in reversed(told.entered):
-        number = told.number(e)
+    for e in reversed(log.entered):
+        number = log.number(e)
         for line in reversed(e.guards):
             found[e.frame, line.expected] = GuardRecord(
                 **at(line.where),
@@ -377,27 +377,27 @@ def fold_guards(told: Folding) -> list[GuardRecord]:
     return list(reversed(found.values()))
 
 
-def fold_libraries(told: Folding) -> list[LibraryRecord]:
+def fold_libraries(log: Folding) -> list[LibraryRecord]:
     """Kernel libraries, in the order in which they were built or loaded."""
     return [
         LibraryRecord(e.name, e.bytes, e.seconds, e.cached, tuple(e.covers), e.frame, e.at)
-        for e in told.of(events.KernelBuilt)
+        for e in log.of(events.KernelBuilt)
     ]
 
 
-def fold_schedules(told: Folding) -> list[ScheduleRecord]:
+def fold_schedules(log: Folding) -> list[ScheduleRecord]:
     """Kernels with timed alternatives, in order."""
     return [
         ScheduleRecord(e.name, e.chosen, e.times, e.remembered, tuple(e.covers), e.frame)
-        for e in told.of(events.Tuned)
+        for e in log.of(events.Tuned)
     ]
 
 
-def fold_notes(told: Folding) -> list[NoteRecord]:
+def fold_notes(log: Folding) -> list[NoteRecord]:
     """Fallbacks and plain frames; equal ones are one record with a count."""
     found: dict[Any, NoteRecord] = {}
-    seen = {e.frame: e.where for e in reversed(told.of(events.FrameSeen))}
-    for e in told.events:
+    seen = {e.frame: e.where for e in reversed(log.of(events.FrameSeen))}
+    for e in log.events:
         if not isinstance(e, (events.Fallback, events.RanPlain)):
             continue
         row, key = codes.lookup(e.code), (e.code, e.reason, e.frame, e.where)
@@ -414,9 +414,9 @@ def fold_notes(told: Folding) -> list[NoteRecord]:
     return list(found.values())
 
 
-def fold_warnings(told: Folding) -> list[WarningRecord]:
+def fold_warnings(log: Folding) -> list[WarningRecord]:
     """The warnings that were issued, in order."""
-    return [WarningRecord(e.code, e.text, e.at) for e in told.of(events.Warned)]
+    return [WarningRecord(e.code, e.text, e.at) for e in log.of(events.Warned)]
 
 
 # -- when ------------------------------------------------------------------------------------------
@@ -456,9 +456,9 @@ _MOMENTS: dict[type, Callable[[Any], list[Moment]]] = {
 }
 
 
-def fold_timeline(told: Folding) -> list[Moment]:
+def fold_timeline(log: Folding) -> list[Moment]:
     """The timeline, by start; an enclosing moment comes before its parts."""
-    found = [m for e in told.events if type(e) in _MOMENTS for m in _MOMENTS[type(e)](e)]
+    found = [m for e in log.events if type(e) in _MOMENTS for m in _MOMENTS[type(e)](e)]
     return sorted(found, key=lambda moment: (moment.at, -moment.seconds))
 
 

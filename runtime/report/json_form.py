@@ -58,10 +58,10 @@ def lists_of(text: str) -> tuple[str, int, dict[str, list[Any]]]:
     """(name, dropped, lists) of a written report. Raises OptionError if the text is no report or
     has a newer schema."""
     try:
-        told = json.loads(text)
+        data = json.loads(text)
     except ValueError as error:
         raise OptionError("this is not the JSON of a report", found=str(error)) from error
-    schema = told.get("schema") if isinstance(told, dict) else None
+    schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         raise OptionError(
             "this is not the JSON of a report that can be read",
@@ -71,12 +71,12 @@ def lists_of(text: str) -> tuple[str, int, dict[str, list[Any]]]:
         )
     try:
         lists = {
-            name: [made_of(record, one) for one in told.get(name, ())]
+            name: [made_of(record, one) for one in data.get(name, ())]
             for name, record in LISTS.items()
         }
     except (TypeError, AttributeError) as error:
         raise OptionError("the JSON of this report is damaged", found=str(error)) from error
-    return str(told.get("name", "?")), int(told.get("dropped", 0)), lists
+    return str(data.get("name", "?")), int(data.get("dropped", 0)), lists
 
 
 @functools.cache
@@ -84,26 +84,26 @@ def _types(record: type) -> dict[str, Any]:
     return typing.get_type_hints(record)
 
 
-def made_of(record: type, told: dict[str, Any]) -> Any:
+def made_of(record: type, data: dict[str, Any]) -> Any:
     """The record with these fields, each converted to its type."""
     kinds = _types(record)
-    return record(**{name: _value(kinds[name], v) for name, v in told.items() if name in kinds})
+    return record(**{name: _value(kinds[name], v) for name, v in data.items() if name in kinds})
 
 
-def _value(kind: Any, told: Any) -> Any:
+def _value(kind: Any, data: Any) -> Any:
     """A value of the field's type, since JSON has neither tuples nor records."""
     if kind is Sketch:
-        nodes = tuple(made_of(SketchNode, one) for one in told["nodes"])
-        return Sketch(nodes=nodes, text=told["text"])
+        nodes = tuple(made_of(SketchNode, one) for one in data["nodes"])
+        return Sketch(nodes=nodes, text=data["text"])
     if dataclasses.is_dataclass(kind):
-        return made_of(typing.cast(type, kind), told)
+        return made_of(typing.cast(type, kind), data)
     if typing.get_origin(kind) is tuple:
         parts = typing.get_args(kind)
         if len(parts) == 2 and parts[1] is Ellipsis:
-            return tuple(_value(parts[0], one) for one in told)
-        return tuple(_value(part, one) for part, one in zip(parts, told, strict=True))
+            return tuple(_value(parts[0], one) for one in data)
+        return tuple(_value(part, one) for part, one in zip(parts, data, strict=True))
     if isinstance(kind, types.UnionType):  # X | None
-        return None if told is None else _value(typing.get_args(kind)[0], told)
+        return None if data is None else _value(typing.get_args(kind)[0], data)
     if kind is float:
-        return float(told)
-    return told
+        return float(data)
+    return data

@@ -92,7 +92,7 @@ def _calls(report: Report) -> Iterator[dict[str, Any]]:
 
 
 def _slice(step: KernelRecord, row: int, at: float) -> dict[str, Any]:
-    told = {
+    shown = {
         "operators": ", ".join(step.operators),
         "shape": step.shape,
         "device": step.device,
@@ -110,5 +110,5 @@ def _slice(step: KernelRecord, row: int, at: float) -> dict[str, Any]:
         "tid": row,
         "ts": at,
         "dur": step.seconds * 1e6,
-        "args": {name: value for name, value in told.items() if value},
+        "args": {name: value for name, value in shown.items() if value},
     }

@@ -24,24 +24,24 @@ _Times = dict[
 ]
 
 
-def fold_kernels(told: Folding) -> list[KernelRecord]:
+def fold_kernels(log: Folding) -> list[KernelRecord]:
     """The steps of all programs, in execution order."""
-    times = _times(told)
-    return [_kernel(told, e, step, times) for e in told.programs for step in e.steps]
+    times = _times(log)
+    return [_kernel(log, e, step, times) for e in log.programs for step in e.steps]
 
 
-def _times(told: Folding) -> _Times:
+def _times(log: Folding) -> _Times:
     """The measurements of each program: (median seconds, samples) of its steps, and the limits of
     the machine."""
     found: _Times = {}
-    for e in told.of(events.Timed):
+    for e in log.of(events.Timed):
         steps = {name: (seconds, samples) for name, seconds, samples in e.steps}
         found[e.frame, e.entry, e.graph, e.part] = steps, e.roofs
     return found
 
 
 def _kernel(
-    told: Folding, e: events.Compiled, step: events.StepFacts, times: _Times
+    log: Folding, e: events.Compiled, step: events.StepFacts, times: _Times
 ) -> KernelRecord:
     steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
     seconds, samples = steps.get(step.name, (0.0, 0))
@@ -55,7 +55,7 @@ def _kernel(
         name=step.name,
         frame=e.frame,
         graph=e.graph,
-        entry=told.number(e),
+        entry=log.number(e),
         kind=step.kind,
         device=step.device,
         operators=step.operators,
@@ -84,11 +84,11 @@ def _judged(
     return roofline.judged(roofs, seconds, step.reads + step.writes, step.flops, step.dtype)
 
 
-def beats_the_roof(told: Folding) -> bool:
+def beats_the_roof(log: Folding) -> bool:
     """Whether a step was faster than the measured limit of the machine, so that the limit was
     measured while the machine was busy."""
-    times = _times(told)
-    for e in told.programs:
+    times = _times(log)
+    for e in log.programs:
         steps, roofs = times.get((e.frame, e.entry, e.graph, e.part), ({}, ()))
         for step in e.steps if roofs else ():
             seconds = steps.get(step.name, (0.0, 0))[0]
@@ -118,19 +118,19 @@ def cut(text: str, name: str) -> str:
     return rest if end < 0 else rest[: end + len(ends)].rstrip("\n")
 
 
-def fold_graphs(told: Folding) -> list[GraphRecord]:
+def fold_graphs(log: Folding) -> list[GraphRecord]:
     """The graphs that became programs, in order."""
     return [
         GraphRecord(
             name=e.graph,
             frame=e.frame,
-            entry=told.number(e),
+            entry=log.number(e),
             level=e.level,
             part=e.part,
             nodes=tuple(_node(node) for node in e.sketch.nodes) if e.sketch else (),
             text=_text(e.sketch) if e.sketch else "",
         )
-        for e in told.programs
+        for e in log.programs
     ]
 
 

@@ -71,7 +71,7 @@ def change(group: Sequence[RecompileRecord]) -> str:
     """The source, its value now and before; for several recompiles, all values in order."""
     source = source_of(group[-1])
     values = list(
-        dict.fromkeys(_value(told) for told in [group[0].before, *(r.now for r in group)])
+        dict.fromkeys(_value(shown) for shown in [group[0].before, *(r.now for r in group)])
     )
     if group[-1].code == "RC405" and all(value.isdecimal() for value in values):
         source = f"len({source})"
@@ -92,9 +92,9 @@ def change(group: Sequence[RecompileRecord]) -> str:
     return lead + listed(values, most)
 
 
-def _value(told: str) -> str:
+def _value(shown: str) -> str:
     """The text with numpy scalars as plain numbers."""
-    return _OF_NUMPY.sub(r"\1", clean(told))
+    return _OF_NUMPY.sub(r"\1", clean(shown))
 
 
 def source_of(record: RecompileRecord | SymbolicRecord) -> str:
@@ -138,7 +138,7 @@ def symbolic(report: Report, width: int) -> Iterator[Line]:
         after = f", after {counted(met, 'recompile')}" if met else ""
         names = list(dict.fromkeys(source_of(symbol) for symbol in symbols))
         inputs = "an input" if len(symbols) == 1 else "inputs"
-        told = f" in {frame}: {inputs} of the graph, {why}{after}"
+        shown = f" in {frame}: {inputs} of the graph, {why}{after}"
         if why.startswith(PLAIN):
-            told = f" in {frame}: {why}; each is compiled once"
-        yield from wrap([(listed(names, VALUES_SHOWN), "name"), told], width, "  ", "    ")
+            shown = f" in {frame}: {why}; each is compiled once"
+        yield from wrap([(listed(names, VALUES_SHOWN), "name"), shown], width, "  ", "    ")

@@ -57,13 +57,13 @@ def is_internal(place: Place) -> bool:
 
 def where(place: Place, width: int, indent: str, lead: str = "") -> Line:
     """`File "f.py", line 3, in g`, the form of tracebacks, which editors recognise."""
-    told = f'", line {place.line}, in {place.function}'
+    shown = f'", line {place.line}, in {place.function}'
     if place.line is None:
-        told = f'", in {place.function}'
+        shown = f'", in {place.function}'
     start = f'{indent}{lead}File "'
-    told = cut(told, max(8, width - len(start) - 12))
-    path = short_path(place.file, max(8, width - len(start) - len(told)))
-    return line(start, (path, "place"), told)
+    shown = cut(shown, max(8, width - len(start) - 12))
+    path = short_path(place.file, max(8, width - len(start) - len(shown)))
+    return line(start, (path, "place"), shown)
 
 
 def snippet(place: Place, width: int, indent: str, others: Sequence[Place] = ()) -> Iterator[Line]:

@@ -30,13 +30,13 @@ def read_trace(path: str | Path) -> Report:
     with open(path, encoding="utf-8") as stream:
         for line in stream:
             try:
-                told = json.loads(line)
-                if type(told) is not dict:
+                entry = json.loads(line)
+                if type(entry) is not dict:
                     dropped += 1
-                elif "trace" in told:
-                    known, name = _readable(told, path), told.get("program", "")
+                elif "trace" in entry:
+                    known, name = _readable(entry, path), entry.get("program", "")
                 elif known:
-                    found.append(made_of(_KINDS[told.pop("event")], told))
+                    found.append(made_of(_KINDS[entry.pop("event")], entry))
             except (ValueError, KeyError, TypeError):
                 dropped += 1
     if not known:

@@ -289,7 +289,7 @@ class KernelStore:
         can write there."""
         self._writing = False
         SESSION.emit(Fallback(code=code, reason=reason))
-        mend = (
+        todo = (
             "Set GRAFTJIT_CACHE_DIR to a folder of your own"
             if code == "FB314"
             else "Set GRAFTJIT_CACHE_DIR to a folder that can be written and has free space"
@@ -297,7 +297,7 @@ class KernelStore:
         SESSION.warn_once(
             "WN602",
             f"the kernel store is not used ({reason}); kernels are kept for this process only."
-            f" {mend}.",
+            f" {todo}.",
         )
 
     # --- size ---

@@ -29,7 +29,7 @@ def captures(run):
 
 
 class Afresh:
-    """A program that is compiled anew for each call: all of these are kin, so that what one has compiled answers for
+    """A program that is compiled anew for each call: all share compilations, so that what one has compiled answers for
     the next wherever nothing has changed, and nowhere else."""
 
     def __init__(self, level, fn):

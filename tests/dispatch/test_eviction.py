@@ -155,7 +155,7 @@ def test_nothing_of_a_call_is_kept_while_it_waits():
 
     jitted = graftjit.jit(applied, config=JitConfig(recompile_limit=2))
     jitted(torch.sin, X)
-    jitted.state.room.useless = 10 * PATIENCE
+    jitted.state.eviction.useless = 10 * PATIENCE
     functions = [lambda x, by=n: x * by for n in range(5)]
     for function in functions:
         jitted(function, X)
@@ -172,7 +172,7 @@ def test_reset_begins_anew(everything):
         jitted(X, f"{number}")
     graftjit.reset(None if everything else jitted)
     assert jitted.state.entries == () and jitted.report().recompile_count == 0
-    assert jitted.state.room.useless == 0
+    assert jitted.state.eviction.useless == 0
     jitted(X, "a")
     jitted(X, "a")
     assert held(jitted) == {"a"} and jitted.report().frames[0].hits == 1
@@ -182,7 +182,7 @@ def test_reset_begins_anew(everything):
 
 def test_the_default_is_32_entries():
     assert JitConfig().recompile_limit == 32
-    assert graftjit.jit(keyed).state.room.limit == 32
+    assert graftjit.jit(keyed).state.eviction.limit == 32
 
 
 def test_a_frame_without_tensor_operators_is_compiled_less_and_less():

@@ -343,7 +343,7 @@ def test_entries_go_with_what_they_were_made_for():
             del thing
             assert gone(*references)
             assert len(jitted.state.entries) == 0
-    assert jitted.state.room.useless == 4 * 8
+    assert jitted.state.eviction.useless == 4 * 8
 
 
 def test_what_dies_after_each_call_is_soon_left_to_plain_python() -> None:
@@ -364,7 +364,7 @@ def test_what_dies_after_each_call_is_soon_left_to_plain_python() -> None:
         torch.testing.assert_close(jitted(local, X), scaled(X))
         del local
         gc.collect(0)
-    assert jitted.state.room.made < 30
+    assert jitted.state.eviction.made < 30
 
 
 # --- many calls, many recompiles -----------------------------------------------------------------------------
@@ -435,7 +435,7 @@ def recompiled(function: Callable) -> Callable[[int], None]:
     def work(number: int) -> None:
         states = jitted._unit.states
         for state in states:
-            state.room.useless = 0
+            state.eviction.useless = 0
         misses = sum(state.misses for state in states)
         assert list(jitted(X, f"{number}")) == [f"{number}"]
         states = jitted._unit.states

@@ -154,7 +154,7 @@ def test_what_is_compiled_goes_with_its_class():
         for _ in range(2):
             run = compile(Local(), config=O0)
             run(M)
-        kept = run, weakref.ref(compiled_state(run).call._unit.kin), weakref.ref(Local)
+        kept = run, weakref.ref(compiled_state(run).call._unit.shared), weakref.ref(Local)
         assert not compiled_something(run)
         return kept[1:]
 

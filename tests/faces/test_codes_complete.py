@@ -27,7 +27,7 @@ from graftjit.runtime.process.session import SESSION
 from graftjit.runtime.store import kernel_file
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("capture", "codegen", "graftjit", "ir", "runtime")
+FOLDERS = ("capture", "codegen", "graftjit", "ir", "runtime")
 ERRORS: dict[str, Callable[[Path], Any]] = {}
 
 
@@ -121,8 +121,8 @@ def test_a_test_and_the_library_know_it(code: str, tests: str) -> None:
     assert code in tests
     texts = (
         file.read_text(encoding="utf-8")
-        for room in ROOMS
-        for file in (ROOT / room).rglob("*.py")
+        for folder in FOLDERS
+        for file in (ROOT / folder).rglob("*.py")
         if file.name != "codes.py" and file.parent.name != code_docs.FOLDER.name
     )
     assert any(code in text for text in texts)

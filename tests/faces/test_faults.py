@@ -40,7 +40,7 @@ STAGES = {
     "the state of the interpreter": ("graftjit.dispatch.unit", "snapshot"),
     "a view of the frame": ("graftjit.dispatch.unit", "_view"),
     "another thread's entry": ("graftjit.dispatch.unit", "_made_meanwhile"),
-    "adoption from kin": ("graftjit.dispatch.shared_entries", "Place.find"),
+    "adoption of a shared recipe": ("graftjit.dispatch.shared_entries", "Place.find"),
     "what has changed": ("graftjit.dispatch.unit", "change_of"),
     "whether it is worth it": ("graftjit.dispatch.eviction", "Eviction.worth"),
     "what varies": ("graftjit.runtime.guards.dynamic_sizes", "Variation.observe"),
@@ -58,7 +58,7 @@ STAGES = {
     "guards": ("graftjit.runtime.guards.compiler", "compile_rows"),
     "events": ("graftjit.dispatch.unit_events", "captured"),
     "publishing": ("graftjit.dispatch.shared_entries", "Recipe.entry"),
-    "what kin are told": ("graftjit.dispatch.unit", "keep_told"),
+    "events that are shared": ("graftjit.dispatch.unit", "keep_emitted"),
     "observers": ("graftjit.runtime.events.observers", "publish"),
 }
 # What fails there is caught by the backend, which replays the calls as they were written: WN606.
@@ -108,7 +108,7 @@ NAMES = itertools.count()
 
 
 def program() -> Any:
-    """A function that no other one is kin of, so that nothing of it is known."""
+    """A function that shares with no other one, so that nothing of it is known."""
     scope: dict[str, Any] = {}
     text = f"def f(x, log):\n    log.append(len(log))\n    return x * 2 + {next(NAMES)}\n"
     exec(compile(text, "fault.py", "exec"), scope)

@@ -97,7 +97,12 @@ def facts(entry: Any) -> dict[Any, Any]:
     }  # fmt: skip
 
 
-_ABOUT = ("no_", "same", "distinct", "apart")  # more than one row of these may be about one place
+_ABOUT = (
+    "no_",
+    "same",
+    "distinct",
+    "apart",
+)  # more than one row of these may be about one place
 
 
 def plain(source: Any) -> Any:

@@ -40,14 +40,14 @@ def test_rows_that_are_always_there(checks):
     assert names <= set(found)
     assert found["python"].state == found["torch"].state == "ok"
     assert found["compiler"].state == "ok" and found["test kernel"].state == "ok"
-    assert all(check.todo for check in checks if check.state == "mend")
-    assert {check.state for check in checks} <= {"ok", "note", "mend"}
+    assert all(check.todo for check in checks if check.state == "fix")
+    assert {check.state for check in checks} <= {"ok", "note", "fix"}
 
 
 def test_rendering(checks):
     text = doctor.render(checks)
     assert max(len(line) for line in text.splitlines()) <= 100
-    bad = sum(check.state == "mend" for check in checks)
+    bad = sum(check.state == "fix" for check in checks)
     assert text.endswith("all is well" if bad == 0 else f"{bad} to fix")
 
 
@@ -57,10 +57,10 @@ def test_main_prints_and_tells_by_its_status(capsys, monkeypatch):
     assert doctor.main() == 0
     assert "-> install it" in capsys.readouterr().out
     monkeypatch.setattr(
-        doctor, "doctor", lambda _more: [*good, doctor.Check("c", "mend", "broken", "x")]
+        doctor, "doctor", lambda _more: [*good, doctor.Check("c", "fix", "broken", "x")]
     )
     assert doctor.main(as_json=True) == 1
-    assert json.loads(capsys.readouterr().out)[2]["state"] == "mend"
+    assert json.loads(capsys.readouterr().out)[2]["state"] == "fix"
 
 
 def test_a_triton_that_is_missing_or_too_old_is_told(monkeypatch):
@@ -82,7 +82,7 @@ def test_a_gpu_has_rows_for_it_and_its_driver(monkeypatch):
     rows = [check for check in checks if check.name == "GPU"]
     assert [row.state for row in rows] == ["ok", "note"] and "too old" in rows[1].found
     found = by_name(checks)["GPU driver"]
-    assert found.state == "mend" and "libcuda" in found.found and "driver" in found.todo
+    assert found.state == "fix" and "libcuda" in found.found and "driver" in found.todo
 
 
 def test_missing_compiler_is_told(monkeypatch):
@@ -90,7 +90,7 @@ def test_missing_compiler_is_told(monkeypatch):
     with SESSION.override(cxx="no-such-compiler"):
         assert device.find_compiler() is None
         found = by_name(doctor.doctor())
-    assert found["compiler"].state == "mend" and "g++" in found["compiler"].todo
+    assert found["compiler"].state == "fix" and "g++" in found["compiler"].todo
     assert "test kernel" not in found
 
 
@@ -100,21 +100,21 @@ def test_compiler_that_fails_is_told(tmp_path):
     broken.chmod(0o755)
     with SESSION.override(cxx=str(broken)):
         found = by_name(doctor.doctor())
-    assert found["test kernel"].state == "mend" and found["test kernel"].found == "cannot do that"
+    assert found["test kernel"].state == "fix" and found["test kernel"].found == "cannot do that"
 
 
 def test_unwritable_store_is_told(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(SESSION, "_store", KernelStore(tmp_path / "file"))
     found = by_name(doctor.doctor())["kernel store"]
-    assert found.state == "mend" and "GRAFTJIT_CACHE_DIR" in found.todo
+    assert found.state == "fix" and "GRAFTJIT_CACHE_DIR" in found.todo
 
 
 def test_bad_and_unknown_variables_are_told(monkeypatch):
     monkeypatch.setenv("GRAFTJIT_THREADS", "many")
     monkeypatch.setenv("GRAFTJIT_CHEK", "1")
     found = by_name(doctor.doctor())
-    assert found["environment"].state == "mend" and "GRAFTJIT_THREADS" in found["environment"].found
+    assert found["environment"].state == "fix" and "GRAFTJIT_THREADS" in found["environment"].found
     assert "GRAFTJIT_CHECK" in found["GRAFTJIT_CHEK"].todo
 
 
@@ -125,7 +125,7 @@ def test_a_probe_that_fails_is_a_row(monkeypatch):
 
     monkeypatch.setattr(doctor, "PROBES", (_gpu, doctor._python))
     failed, python = doctor.doctor()
-    assert failed.state == "mend" and "driver trouble" in failed.found and python.name == "python"
+    assert failed.state == "fix" and "driver trouble" in failed.found and python.name == "python"
 
 
 @pytest.mark.parametrize(

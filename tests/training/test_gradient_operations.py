@@ -92,7 +92,7 @@ def close(found, wanted):
 @pytest.mark.parametrize("sens", [None, "last", "named"])
 @pytest.mark.parametrize(("get_all", "get_by_list"), FLAGS)
 def test_all_options(get_all, get_by_list, sens, weights, way):
-    graftjit.reset()  # callables of one code are kin, and tell of what each of them met
+    graftjit.reset()  # callables of one code share, and report what each of them met
     cell = Layer()
     for target, own in ((function, [W, B]), (cell, [cell.w, cell.b])):
         if weights == "none" and get_by_list and target is function:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..records import FrameRecord
     from ..report import Report
 
-MOST_TO_MEND = 50
+MOST_TO_FIX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class ToMend:
+class ToFix:
     """A problem and its cure. `target` names the record for links within the page ("break:0").
     `cost` is measured, or that of the table of codes."""
 
@@ -57,21 +57,21 @@ class Head:
     verdict: str
     held: str
     figures: tuple[Figure, ...]
-    mend: tuple[ToMend, ...]
+    to_fix: tuple[ToFix, ...]
     more: int = 0
 
 
 def head_of(report: Report) -> Head:
     """The head of the page."""
-    mend = _to_mend(report)
-    mood, verdict = _verdict(report, mend)
+    to_fix = _items(report)
+    mood, verdict = _verdict(report, to_fix)
     return Head(
         mood=mood,
         verdict=verdict,
-        held=_held(report, mend),
+        held=_held(report, to_fix),
         figures=_figures(report),
-        mend=tuple(mend[:MOST_TO_MEND]),
-        more=max(0, len(mend) - MOST_TO_MEND),
+        to_fix=tuple(to_fix[:MOST_TO_FIX]),
+        more=max(0, len(to_fix) - MOST_TO_FIX),
     )
 
 
@@ -85,13 +85,13 @@ def _captured(report: Report) -> bool:
     return bool(report.entries or report.kernels or any(f.graphs for f in report.frames))
 
 
-def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
+def _verdict(report: Report, to_fix: list[ToFix]) -> tuple[str, str]:
     """(mood, sentence). Fallbacks do not lower a good mood."""
     if not _captured(report):
-        if any(m.kind == "plain" for m in mend):
+        if any(m.kind == "plain" for m in to_fix):
             return "poor", "It runs in plain Python: nothing was compiled."
         return "none", "Nothing has been captured yet."
-    clean = all(m.kind == "fallback" for m in mend)
+    clean = all(m.kind == "fallback" for m in to_fix)
     frame, slower = dearest_frame(report), slower_than_plain(report)
     if slower:
         return "poor", f"{slower[0].upper()}{slower[1:]}."
@@ -103,22 +103,26 @@ def _verdict(report: Report, mend: list[ToMend]) -> tuple[str, str]:
     return "fair", "Compiled, but not as one piece."
 
 
-def _held(report: Report, mend: list[ToMend]) -> str:
+def _held(report: Report, to_fix: list[ToFix]) -> str:
     settled = settled_count(report)
     counts = [
         (report.break_count, "graph break"),
         (report.recompile_count - settled, "recompile"),
-        (sum(m.kind == "plain" for m in mend), "plain frame"),
-        (sum(m.kind == "fallback" for m in mend), "fallback"),
+        (sum(m.kind == "plain" for m in to_fix), "plain frame"),
+        (sum(m.kind == "fallback" for m in to_fix), "fallback"),
     ]
-    told = [counted(count, word) for count, word in counts if count]
+    counted_kinds = [counted(count, word) for count, word in counts if count]
     if not _captured(report):
-        return "" if told else "The function was not called, or only plain Python ran it."
-    if not told:
+        return "" if counted_kinds else "The function was not called, or only plain Python ran it."
+    if not counted_kinds:
         inputs = f" {counted(settled, 'recompile')} made sizes inputs." if settled else ""
         return f"Nothing holds it back: no graph break, nothing left to recompile.{inputs}"
-    where = f", first at {mend[0].place}" if mend and mend[0].place else ""
-    listed = told[0] if len(told) == 1 else ", ".join(told[:-1]) + " and " + told[-1]
+    where = f", first at {to_fix[0].place}" if to_fix and to_fix[0].place else ""
+    listed = (
+        counted_kinds[0]
+        if len(counted_kinds) == 1
+        else ", ".join(counted_kinds[:-1]) + " and " + counted_kinds[-1]
+    )
     return f"Held back by {listed}{where}."
 
 
@@ -173,7 +177,7 @@ def _cost_of_breaks(report: Report) -> str:
     return f"{duration(spent)} per call" if spent else "" if report.breaks else "none"
 
 
-def _to_mend(report: Report) -> list[ToMend]:
+def _items(report: Report) -> list[ToFix]:
     """The problems of the text report in the same order, highest cost first."""
     numbers = {
         id(record): f"{kind}:{number}"
@@ -187,7 +191,7 @@ def _to_mend(report: Report) -> list[ToMend]:
     return [_item(problem, numbers[id(problem.records[0])]) for problem in problems(report)]
 
 
-def _item(problem: Problem, target: str) -> ToMend:
+def _item(problem: Problem, target: str) -> ToFix:
     """One card. The reason of recompiles lists all values; notes are plain frames or fallbacks."""
     record, kind = problem.records[0], target.partition(":")[0]
     times = len(problem.records)
@@ -198,7 +202,7 @@ def _item(problem: Problem, target: str) -> ToMend:
         times = max(times, record.count)
     if kind == "note":
         kind = "plain" if record.plain else "fallback"
-    return ToMend(
+    return ToFix(
         kind,
         record.code,
         record.title,

@@ -74,10 +74,10 @@ def _hash(text: str) -> str:
 
 def data_block(data: Any) -> str:
     """JSON for a script element. No text in it can end the element or the line."""
-    told = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"), default=str)
+    text = json.dumps(_finite(data), ensure_ascii=False, separators=(",", ":"), default=str)
     for sign in "<>&\u2028\u2029":
-        told = told.replace(sign, f"\\u{ord(sign):04x}")
-    return _whole(told)
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return _whole(text)
 
 
 def _finite(value: Any) -> Any:

@@ -163,8 +163,10 @@ def short_name(path: str) -> str:
         head, found, tail = path.replace("\\", "/").rpartition(f"/{folder}/")
         if found and head:
             return tail
-    told = short_path(path)
-    return os.path.basename(path) or path if os.path.isabs(told) or told.startswith("...") else told
+    short = short_path(path)
+    return (
+        os.path.basename(path) or path if os.path.isabs(short) or short.startswith("...") else short
+    )
 
 
 class Sources:

@@ -56,8 +56,8 @@ def _frame(
         facts.append(f"{counted(frame.hits + frame.misses, 'call')}")
     if frame.seconds_a_call:
         share = frame.compiled_share
-        told = f" ({percent(share)} compiled)" if share >= 0 else ""
-        facts.append(f"{duration(frame.seconds_a_call)} per call{told}")
+        inside = f" ({percent(share)} compiled)" if share >= 0 else ""
+        facts.append(f"{duration(frame.seconds_a_call)} per call{inside}")
     if frame.plain_seconds:
         facts.append(f"{duration(frame.plain_seconds)} per call in plain Python")
     yield from wrap([", ".join(facts)], width, "    ", "      ")

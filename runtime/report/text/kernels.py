@@ -96,9 +96,9 @@ def _below(kernel: KernelRecord, width: int, verbosity: int) -> Iterator[Line]:
         text = source_line(kernel, max(20, width - len(place) - len(others) - 12))
         yield line(indent, (place, "place"), f"{others}  ", (text, "dim"))
     for reason in kernel.unfused if verbosity > 1 else kernel.unfused[:1]:
-        told = f"not fused with {reason.neighbour}: {reason.why}"
+        shown = f"not fused with {reason.neighbour}: {reason.why}"
         yield from wrap(
-            [told, (f" ({reason.code})" if reason.code else "", "dim")],
+            [shown, (f" ({reason.code})" if reason.code else "", "dim")],
             width,
             indent,
             indent + "  ",
@@ -121,14 +121,14 @@ def sources(report: Report, width: int) -> Iterator[Line]:
 def schedules(records: Sequence[ScheduleRecord], width: int) -> Iterator[Line]:
     """Kernels with timed alternatives."""
     for record in records:
-        told = f"{record.name}: {record.chosen}, {duration(record.now)}"
+        shown = f"{record.name}: {record.chosen}, {duration(record.now)}"
         if record.now != record.before:
-            told += f" (default {duration(record.before)})"
+            shown += f" (default {duration(record.before)})"
         others = [
             f"{way} {duration(seconds)}"
             for way, seconds in record.times[1:]
             if way != record.chosen
         ]
-        told += f"; tried: {', '.join(others)}" if others else ""
-        told += "; remembered" if record.remembered else ""
-        yield from wrap([told], width, "  ", "    ")
+        shown += f"; tried: {', '.join(others)}" if others else ""
+        shown += "; remembered" if record.remembered else ""
+        yield from wrap([shown], width, "  ", "    ")

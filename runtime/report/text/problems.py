@@ -80,9 +80,9 @@ def lines(found: Sequence[Problem], width: int, room: int) -> Iterator[Line]:
 
 def _brief(problem: Problem, head: str, width: int) -> Line:
     """Title and place on one line."""
-    told = "".join(text for text, _style in problem.title)
+    shown = "".join(text for text, _style in problem.title)
     room = width - len(head) - len(problem.place) - 2
-    return line(head, cut(told, max(20, room)), "  ", (problem.place, "place"))
+    return line(head, cut(shown, max(20, room)), "  ", (problem.place, "place"))
 
 
 # -- Breaks ----------------------------------------------------------------------------------------
@@ -117,20 +117,20 @@ def _of_breaks(groups: Sequence[list[BreakRecord]], frames: dict[str, FrameRecor
         longest = max(records, key=lambda record: len(record.inlined))
         yield from chain(longest.inlined, width, indent)
         yield from snippet(first, width, indent, others)
-        for title, told in (
+        for title, shown in (
             ("what", [record.reason or record.why for record in (first, *others)]),
             ("cost", [first.cost]),
             ("cure", [record.cure for record in (first, *others)]),
         ):
-            yield from field(title, "; ".join(dict.fromkeys(told)), width, indent, _STYLE[title])
+            yield from field(title, "; ".join(dict.fromkeys(shown)), width, indent, _STYLE[title])
 
     many = "graph break" if not others else counted(len(groups), "graph break")
     title: list[Span] = [(first.code, "code"), (f" {many}: {first.title}", "head")]
     price = _price(seconds, whole)
     if price:
         title.append((f", {price}", "cost"))
-    told = price or first.cost
-    return Problem(_BY_COST, seconds, tuple(title), short_place(first), body, tuple(records), told)
+    shown = price or first.cost
+    return Problem(_BY_COST, seconds, tuple(title), short_place(first), body, tuple(records), shown)
 
 
 def _price(seconds: float, whole: float) -> str:
@@ -164,8 +164,8 @@ def _of_recompiles(group: Sequence[RecompileRecord], report: Report) -> Problem:
         yield from field("cost", cost, width, indent, "cost")
         yield from field("cure", last.cure, width, indent, "cure")
 
-    told = f" {counted(len(group), 'recompile')}: {last.title}"
-    title: list[Span] = [(last.code, "code"), (told, "head"), (f" in {last.frame}", "")]
+    shown = f" {counted(len(group), 'recompile')}: {last.title}"
+    title: list[Span] = [(last.code, "code"), (shown, "head"), (f" in {last.frame}", "")]
     if each:
         title.append((f", {duration(each * len(group))} so far", "cost"))
     seconds = each * len(group) / max(calls, len(group) + 1)

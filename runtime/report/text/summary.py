@@ -23,8 +23,8 @@ def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
     title = cut(f"graftjit report: {report.name}", width)
     yield line((title, "head"))
     if not report.frames:
-        told = "nothing has been captured yet: it was not called, or only plain Python ran it"
-        yield line(INDENT, told)
+        shown = "nothing has been captured yet: it was not called, or only plain Python ran it"
+        yield line(INDENT, shown)
         return
     yield from wrap(_verdict(report), width, INDENT, INDENT)
     if full:
@@ -46,19 +46,19 @@ def _verdict(report: Report) -> list[str | Span]:
         if settled
         else "",
     ]
-    told: Span = ("not clean", "bad")
+    shown: Span = ("not clean", "bad")
     if not report.graph_count:
-        told = ("nothing is compiled", "bad")
+        shown = ("nothing is compiled", "bad")
     elif not breaks and not plain and recompiles <= 1:
-        told = ("clean" if report.recompile_count <= 1 else "settled", "good")
+        shown = ("clean" if report.recompile_count <= 1 else "settled", "good")
         found.insert(0, "no graph breaks")
         found += [] if report.recompile_count else ["no recompiles"]
     reasons = ", ".join(reason for reason in found if reason)
     share, slower = _share(report.frames), slower_than_plain(report)
     if slower:
-        told = ("not clean" if report.graph_count else told[0], "bad")
+        shown = ("not clean" if report.graph_count else shown[0], "bad")
     return [
-        told,
+        shown,
         f": {reasons}" if reasons else "",
         f"; {share}" if share else "",
         "; " if slower else "",
@@ -76,7 +76,9 @@ def slower_than_plain(report: Report) -> str:
     A frame also runs uncompiled where no entry matches and it is compiled less and less often, so
     both times may be known.
     """
-    losses = [(loss, told) for frame in report.frames for loss, told in _losses(frame) if loss > 0]
+    losses = [
+        (loss, shown) for frame in report.frames for loss, shown in _losses(frame) if loss > 0
+    ]
     return max(losses)[1] if losses else ""
 
 
@@ -88,8 +90,8 @@ def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
     call, calls = frame.seconds_a_call, max(1, frame.calls_seen)
     if call > SLOWER * plain:
         compiled = f"a compiled call of {frame.frame} takes {duration(call)}"
-        told = f"slower than plain Python: {compiled}, a call in plain Python {duration(plain)}"
-        yield frame.hits * (call - plain), told
+        shown = f"slower than plain Python: {compiled}, a call in plain Python {duration(plain)}"
+        yield frame.hits * (call - plain), shown
     made = sum(seconds for _stage, seconds in frame.seconds)
     saved = frame.hits * max(0.0, plain - call) if call else 0.0
     if frame.recompiles >= MANY and made - saved > (SLOWER - 1) * calls * plain:
@@ -97,8 +99,8 @@ def _losses(frame: FrameRecord) -> Iterator[tuple[float, str]]:
             f"{counted(calls, 'call')} of {frame.frame}, which take"
             f" {duration(plain)} each in plain Python"
         )
-        told = f"slower than plain Python so far: {duration(made)} to compile for {each}"
-        yield made - saved, told
+        shown = f"slower than plain Python so far: {duration(made)} to compile for {each}"
+        yield made - saved, shown
 
 
 # From so many recompiles on, compile time counts as a loss, not as a start-up cost.
@@ -112,10 +114,10 @@ def _share(frames: Sequence[FrameRecord]) -> str:
         return ""
     most = max(measured, key=lambda frame: frame.seconds_a_call * max(1, frame.calls_seen))
     whose = f" of {most.frame}" if len(measured) > 1 else ""
-    told = f"a call{whose} takes {duration(most.seconds_a_call)}"
+    shown = f"a call{whose} takes {duration(most.seconds_a_call)}"
     if most.compiled_share >= 0:
-        told += f", {percent(most.compiled_share)} of it in compiled code"
-    return told
+        shown += f", {percent(most.compiled_share)} of it in compiled code"
+    return shown
 
 
 def work(operators: int, kernels: int, distinct: int, library: int) -> str:
@@ -170,8 +172,8 @@ def _call_facts(report: Report) -> list[str]:
     if report.guards:
         seconds = _a_hit(report, lambda entry: entry.guard_seconds)
         values = _a_hit(report, lambda entry: entry.value_seconds)
-        told = counted(len(report.guards), "guard")
-        facts.append(f"{told}, checked in {checked(seconds, values)}" if seconds else told)
+        shown = counted(len(report.guards), "guard")
+        facts.append(f"{shown}, checked in {checked(seconds, values)}" if seconds else shown)
     if any(entry.claimed for entry in report.entries):
         facts.append("is_compiling() said True")
     if report.dropped:

@@ -45,7 +45,7 @@ def compiled(f: Any, *inputs: Any, config: Any = None) -> Any:
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         patch.setattr(backend, "compile_graph", keep)
         unit = graftjit.jit(fresh, config=config)
-        unit._unit.kin = None
+        unit._unit.shared = None
         unit(*inputs)
     (made,) = found
     return made

@@ -12,7 +12,6 @@ import pytest
 
 from .gpu_models import MODELS, Texts, compiled
 
-
 # Results with gradients, where a model has more than one: BERT's states and its pooled state.
 RESULTS = {"bert": 2}
 

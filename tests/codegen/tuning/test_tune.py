@@ -168,7 +168,7 @@ def test_it_can_be_switched_off(store, best, off):
 def test_what_was_measured_is_remembered(store, best):
     races = best("chunk 256")
     for _ in range(2):
-        graftjit.dispatch.shared_entries.KIN.forget()
+        graftjit.dispatch.shared_entries.SHARED.forget()
         made = jit(transposed, config=O2)
         made(*inputs(transposed))
     assert len(races) == 1
@@ -215,7 +215,7 @@ def test_a_damaged_note_is_as_if_it_were_not_there(store, best, how):
     jit(transposed, config=O2)(*inputs(transposed))
     (path,) = store.folder.rglob("*.note")
     damage(path, how)
-    graftjit.dispatch.shared_entries.KIN.forget()
+    graftjit.dispatch.shared_entries.SHARED.forget()
     made = jit(transposed, config=O2)
     made(*inputs(transposed))
     assert len(races) == 2 and schedules(made)[0].chosen == "chunk 256"
@@ -227,7 +227,7 @@ def test_other_threads_are_another_question(store, best):
     races = best("chunk 256")
     for threads in (2, 1):
         torch.set_num_threads(threads)
-        graftjit.dispatch.shared_entries.KIN.forget()
+        graftjit.dispatch.shared_entries.SHARED.forget()
         jit(transposed, config=O2)(*inputs(transposed))
     assert len(races) == 2
 
@@ -247,7 +247,7 @@ def test_in_the_background_it_is_measured_in_the_background(store, best):
     assert graftjit.wait(60) and background.BACKGROUND.wait(60)
     assert len(races) == 1 and [s.chosen for s in schedules(made)] == ["chunk 256"]
     assert torch.equal(made(*given), transposed(*given))
-    graftjit.dispatch.shared_entries.KIN.forget()
+    graftjit.dispatch.shared_entries.SHARED.forget()
     again = jit(transposed, config=config)  # known: there at once
     again(*given)
     assert len(races) == 1 and [n.code for n in again.report().notes] == []

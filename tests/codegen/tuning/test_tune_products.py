@@ -77,7 +77,7 @@ def test_it_is_remembered_and_equal_layers_are_one_question(store, best):
         return layer(layer(x, w, b), w, b)
 
     for _ in range(2):
-        graftjit.dispatch.shared_entries.KIN.forget()
+        graftjit.dispatch.shared_entries.SHARED.forget()
         made = jit(program, config=O2)
         made(*given)
         assert frames(made).library == 0
@@ -90,7 +90,7 @@ def test_a_damaged_note_is_as_if_it_were_not_there(store, best):
     jit(layer, config=O2)(*given)
     for path in store.folder.rglob("*.note"):
         path.write_bytes(b"[]")
-    graftjit.dispatch.shared_entries.KIN.forget()
+    graftjit.dispatch.shared_entries.SHARED.forget()
     made = jit(layer, config=O2)
     made(*given)
     assert len(timed) == 2 and "FB307" in [note.code for note in made.report().notes]
@@ -192,7 +192,7 @@ def test_a_convolution_is_timed_and_remembered(store, monkeypatch):
     monkeypatch.setattr(tune_products, "BUDGET", 5.0)
     timed = False  # never where the machine is busy
     for _ in range(2):
-        graftjit.dispatch.shared_entries.KIN.forget()
+        graftjit.dispatch.shared_entries.SHARED.forget()
         made = jit(lambda x, w, b: F.conv2d(x, w, b, padding=1), config=O2)
         torch.testing.assert_close(made(*given), F.conv2d(*given, padding=1), atol=1e-4, rtol=1e-4)
         for record in made.report().schedules:

@@ -68,10 +68,10 @@ def test_reports_judge_what_they_have_timed(monkeypatch: pytest.MonkeyPatch) -> 
             f(x, w)
         told = graftjit.report(f)
         with SESSION.override(roofline=False):
-            untold = graftjit.report(f)
+            unreported = graftjit.report(f)
     heavy = max(told.kernels, key=lambda kernel: kernel.flops)
     assert 0 < heavy.share <= 1 and heavy.bound in ("memory", "compute")
-    assert all(kernel.share == 0 and not kernel.bound for kernel in untold.kernels)
+    assert all(kernel.share == 0 and not kernel.bound for kernel in unreported.kernels)
 
 
 def _told(seconds: float, roofs: Any, varied: bool = False) -> list[events.Event]:
