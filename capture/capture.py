@@ -85,7 +85,7 @@ from .operations import attribute_readers as _readers  # noqa: F401
 from .torch_models import autograd_function as _custom  # noqa: F401
 from .torch_models import differentiate as _differentiating  # noqa: F401
 from .torch_models import foreach as _lists  # noqa: F401
-from .torch_models import numpy_arrays
+from .torch_models import backward, numpy_arrays
 from .torch_models import optimizer_rules as _optimizer_steps  # noqa: F401
 from .torch_models import optimizers as _optimizers  # noqa: F401
 from .torch_models import state_queries as _questions  # noqa: F401
@@ -449,9 +449,9 @@ class _Attempt:
             self.machine.guard("distinct", None, sources)
 
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
-        graph = self.tracer.finish(
-            [lift(self.machine, value.ghost) for value in outputs], backward=True
-        )
+        backward.check_own_leaves(self.machine, outputs)
+        ghosts = [lift(self.machine, value.ghost) for value in outputs]
+        graph = self.tracer.finish(ghosts, backward=True)
         if not (outputs or graph.mutates or graph.random or self.tracer.may_raise_since(0)):
             return None  # nothing visible is computed
         self.graph = graph

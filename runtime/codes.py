@@ -100,8 +100,10 @@ _TABLE: tuple[Code, ...] = (
          "pass tensor.as_subclass(torch.Tensor), which copies nothing, and wrap the result again"
          " outside"),
     Code("GB114", "autograd is used inside the graph",
-         "these act on autograd's own state: hooks on tensors, requires_grad_, a backward to"
-         " tensors with hooks, and a backward through a history from outside the graph",
+         "these act on autograd's own state: hooks on tensors, requires_grad_ of a tensor from"
+         " outside or of one that outlives the graph, a backward to tensors with hooks, a backward"
+         " through a history from outside the graph, and backward(create_graph=True), whose"
+         " gradients have a history (torch.autograd.grad(create_graph=True) is in the graph)",
          "call it before the compiled function, or end the function there"),
     Code("GB115", "change of an object that is not modelled",
          "the write has effects beyond the value stored",

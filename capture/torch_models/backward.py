@@ -18,12 +18,12 @@ from ...ir.trace.ghost import Ghost
 from ...ir.trace.joint import leaves_of
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards.sources import Source
-from ..breaks import Break
+from ..breaks import Break, MustBePython
 from ..data_model.attribute_stores import STORES
 from ..values.containers import NotConstant, as_constant, sequence_items, share
 from ..values.effects import SetAttr
 from ..values.registry import NONE, Args, Kwargs, models
-from ..values.value import Sequence, Tensor, Value, is_none
+from ..values.value import Const, Sequence, Tensor, Value, is_none
 from . import calls
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read(m: Machine, value: Tensor) -> Value:
     if stored is not None:
         return stored
     if value.source is None:
-        if value.ghost.requires_grad:
+        if value.ghost.requires_grad and not _made_leaf(value):
             raise Break(_CODE, "Tensor.grad of a tensor that the frame has made")
         return NONE
     _require_leaf(value)
@@ -49,14 +49,19 @@ def read(m: Machine, value: Tensor) -> Value:
 def write(m: Machine, value: Tensor, item: Value | None) -> None:
     """value.grad = item; a deletion (None) equals a store of None."""
     item = NONE if item is None else item
-    if value.source is None:
+    if value.source is None and not _made_leaf(value):
         raise Break(_CODE, "Tensor.grad of a tensor that the frame has made is set")
-    _require_leaf(value)
+    if value.source is not None:
+        _require_leaf(value)
     if isinstance(item, Tensor):
         _require_fit(value, item)
     elif not is_none(item):
         raise Break(_CODE, "Tensor.grad is set to a value that is not a tensor")
-    elif not m.root_tracer.n_nodes and "grad" not in m.heap.overlay.get(value, {}):
+    elif (
+        value.source is not None
+        and not m.root_tracer.n_nodes
+        and "grad" not in m.heap.overlay.get(value, {})
+    ):
         m.journal.cleared.append(value)
     _put(m, value, item)
 
@@ -64,6 +69,9 @@ def write(m: Machine, value: Tensor, item: Value | None) -> None:
 def _put(m: Machine, value: Tensor, item: Value) -> None:
     m.activity += 1
     m.heap.overlay.setdefault(value, {})["grad"] = item
+    if value.source is None:
+        _note_own(m, value)
+        return
     # Nothing runs between the effects that could observe an intermediate value.
     m.journal.effects[:] = [
         one
@@ -71,6 +79,11 @@ def _put(m: Machine, value: Tensor, item: Value) -> None:
         if not (isinstance(one, SetAttr) and one.obj is value and one.name == "grad")
     ]
     m.journal.effects.append(SetAttr(value, "grad", item))
+
+
+def _made_leaf(value: Tensor) -> bool:
+    """Whether this is a leaf that the frame has made."""
+    return value.source is None and value.ghost.requires_grad and value.ghost.grad_fn is None
 
 
 def _require_leaf(value: Tensor) -> None:
@@ -88,12 +101,58 @@ def _require_fit(value: Tensor, item: Tensor) -> None:
         raise Break(_CODE, "Tensor.grad is set to a tensor of another kind")
 
 
+# -- .requires_grad --------------------------------------------------------------------------------
+def require(m: Machine, value: Tensor, args: Args, kwargs: Kwargs) -> Value:
+    """value.requires_grad_(requires_grad=True), on a tensor that the frame has made"""
+    given = dict(zip(("requires_grad",), args, strict=False)) | kwargs
+    if len(args) > 1 or not given.keys() <= {"requires_grad"}:
+        raise Break(_CODE, "Tensor.requires_grad_() with other arguments")
+    wanted, ghost = _flag(m, {"requires_grad": Const(True), **given}, "requires_grad"), value.ghost
+    if m.inner or m.modes or value.source is not None:
+        raise Break(_CODE, "Tensor.requires_grad_()")
+    if wanted == ghost.requires_grad:
+        return value
+    if not wanted or ghost._node in m.tracer.quiet_views():
+        raise Break(_CODE, "Tensor.requires_grad_()")
+    _note_own(m, value)
+    return calls.record(m, torch.Tensor.requires_grad_, (ghost,), {})
+
+
+def _note_own(m: Machine, leaf: Tensor) -> None:
+    """Note a leaf that the frame has made: if it outlives the graph, Python must run this call."""
+    stop = MustBePython(m.root_index, _CODE, "a leaf that the frame has made outlives the graph")
+    stop.inlined = (m.where,) if len(m.frames) > 1 and m.where is not None else ()
+    m.heap.leaves.setdefault(leaf, stop)
+
+
+def check_own_leaves(m: Machine, outputs: list[Tensor]) -> None:
+    """Raise MustBePython if one of these is a leaf that the frame has made, or a view of it."""
+    for leaf, stop in m.heap.leaves.items():
+        assert isinstance(leaf, Tensor)
+        if any(one.ghost is leaf.ghost or one.ghost._base is leaf.ghost for one in outputs):
+            raise stop
+
+
+def _set_required(m: Machine, value: Tensor, name: str, item: Value | None) -> None:
+    """value.requires_grad = item"""
+    if item is None:
+        raise Break(_CODE, "Tensor.requires_grad is deleted")
+    require(m, value, [item], {})
+
+
 # -- backward --------------------------------------------------------------------------------------
 def gradients_of(
-    roots: tuple[Any, ...], leaves: tuple[Any, ...], seeds: tuple[Any, ...], retain: bool
+    roots: tuple[Any, ...],
+    leaves: tuple[Any, ...],
+    seeds: tuple[Any, ...],
+    retain: bool,
+    taped: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of `leaves`, None for unused ones. Graphs record calls of this function."""
-    return torch.autograd.grad(roots, leaves, seeds, retain_graph=retain, allow_unused=True)
+    """The gradients of `leaves`, None for unused ones; with a history of their own if `taped`.
+    Graphs record calls of this function."""
+    return torch.autograd.grad(
+        roots, leaves, seeds, retain_graph=retain, create_graph=taped, allow_unused=True
+    )
 
 
 def backward(m: Machine, root: Tensor, args: Args, kwargs: Kwargs) -> Value:
@@ -125,6 +184,8 @@ def _backward(m: Machine, roots: Value, seeds: Value, given: dict[str, Value]) -
     if not is_none(given.get("inputs", NONE)):
         raise Break(_CODE, "backward() with inputs")
     outs = _tensors(m, roots)
+    if _flag(m, given, "create_graph"):
+        raise Break(_CODE, "a backward() with create_graph=True")
     leaves = _leaves(m, outs)
     found = _differentiate(m, outs, leaves, _tensors(m, _sequence(seeds), gaps=True), given)
     taken = {id(one.ghost._store) for one in m.heap.known.values() if isinstance(one, Tensor)}
@@ -213,15 +274,14 @@ def _differentiate(
 ) -> tuple[Ghost | None, ...]:
     if m.inner or m.modes:
         raise Break(_CODE, "a backward inside of a transform or a mode")
-    if _flag(m, given, "create_graph"):
-        raise Break(_CODE, "a backward with create_graph=True")
-    retain = _flag(m, given, "retain_graph")
+    taped = _flag(m, given, "create_graph")
+    retain = taped if is_none(given.get("retain_graph", NONE)) else _flag(m, given, "retain_graph")
     if any(not one.ghost.requires_grad for one in outs) or not wanted:
         raise Break("GB108", "a backward of a tensor that requires no gradient")
     ghosts = [
         tuple(None if one is None else one.ghost for one in part) for part in (outs, wanted, seeds)
     ]
-    found = calls.differentiate(m, gradients_of, (*ghosts, retain))
+    found = calls.differentiate(m, gradients_of, (*ghosts, retain, *[taped] * taped))
     m.tracer.spends = True
     return found
 
@@ -230,16 +290,22 @@ def _leaves(m: Machine, roots: list[Any]) -> list[Tensor]:
     """The leaves that a backward reaches: inputs of the graph, whose gradients have no hooks."""
     found: list[Tensor] = []
     for leaf in _reached(m, roots):
-        if leaf.source is None:
-            raise Break(_CODE, "a backward to a leaf that the frame has made")
-        _require_leaf(leaf)
+        if leaf.source is not None:
+            _require_leaf(leaf)
         require_no_hooks(m, leaf)
-        if any(share(other, leaf) for other in found):
+        if any(_shares(other, leaf) for other in found):
             raise Break(_CODE, "a backward to leaves that share memory")
         found.append(leaf)
-    if len(found) > 1:
-        m.guard("distinct", None, tuple(leaf.source for leaf in found))
+    given = tuple(leaf.source for leaf in found if leaf.source is not None)
+    if len(given) > 1:
+        m.guard("distinct", None, given)
     return found
+
+
+def _shares(one: Tensor, other: Tensor) -> bool:
+    if one.source is not None and other.source is not None:
+        return share(one, other)
+    return one.ghost._store is other.ghost._store
 
 
 def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> list[Tensor]:
@@ -286,4 +352,5 @@ def _tensors(m: Machine, value: Value, gaps: bool = False) -> list[Any]:
     return items
 
 
+STORES[Tensor, "requires_grad"] = _set_required
 STORES[Tensor, "grad"] = lambda m, value, name, item: write(m, value, item)

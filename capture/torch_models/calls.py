@@ -501,6 +501,11 @@ def call_tensor_method(
         from . import backward
 
         return backward.backward(m, value, args, kwargs)
+    if name == "requires_grad_":
+        # `backward` imports this file
+        from . import backward
+
+        return backward.require(m, value, args, kwargs)
     if name in value_questions.NUMBERS and not (args or kwargs):
         answer = value_questions.number(m, value, name)
         if answer is not None:

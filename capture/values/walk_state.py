@@ -32,6 +32,7 @@ class Heap:
     globals     (address of a globals dict, name) -> what the frame has stored
     variables   context variable that the frame has set -> the token of the last `set`
     shared      tensors over the memory of arrays made here (see `numpy_arrays`)
+    leaves      leaves of autograd that the frame has made (see `torch_models.backward`)
     """
 
     known: dict[int, Value] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Heap:
     globals: dict[tuple[int, str], Value | None] = field(default_factory=dict)
     variables: dict[Value, Token] = field(default_factory=dict)
     shared: list[Any] = field(default_factory=list)
+    leaves: dict[Value, Any] = field(default_factory=dict)
 
     def release(self) -> None:
         """Drop the objects: capture must not make them live longer than plain Python does."""

@@ -70,10 +70,11 @@ def segments_of(graph: Graph) -> Segments | None:
 
 
 def _is_plain(graph: Graph) -> bool:
-    """Whether no result is an input, or a view that another result depends on."""
+    """Whether no result is an input, or a view that another result depends on. A segment's calls
+    take a result that another depends on as an input, without the history of a backward's."""
     joint = graph.joint
     pieces = set(joint.pieces)
-    if graph.spends or any(node.op == "input" for node in joint.pieces):
+    if (graph.spends and joint.inner) or any(node.op == "input" for node in joint.pieces):
         return False
     return all(joint.given[at] in pieces for at in joint.inner)
 

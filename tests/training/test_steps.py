@@ -398,18 +398,6 @@ def test_gradients_are_attributes() -> None:
         torch.testing.assert_close(found[0], found[1])
 
 
-def test_second_derivatives_are_left_to_torch() -> None:
-    def f(x: torch.Tensor) -> torch.Tensor:
-        (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
-        return g.sum()
-
-    jitted = graftjit.jit(f)
-    x = torch.full((2,), 2.0, requires_grad=True)
-    jitted(x).backward()
-    assert torch.equal(x.grad, torch.full((2,), 12.0))
-    assert "create_graph" in str(jitted.report())
-
-
 def test_a_rate_that_varies_is_an_argument_of_a_kernel() -> None:
     def f(x: torch.Tensor, g: torch.Tensor, rate: float) -> torch.Tensor:
         return torch.sub(x.add(g, alpha=-rate), g, alpha=rate * 2)
