@@ -6,6 +6,7 @@ from ..ir.autograd.before import wanted_before
 from ..ir.autograd.partition import Halves
 from ..ir.graph.nodes import Graph, Meta
 from ..ir.symbolic.expr import hint_of
+from ..ir.trace.custom_function import Applied
 from ..runtime.autograd import rng_state
 from ..runtime.autograd.joint_program import Plan
 
@@ -41,6 +42,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         before=wanted_before(graph),
         inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
         inner_views=tuple(at for at, piece in inner.items() if piece is None),
+        custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied),
     )
 
 

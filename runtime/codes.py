@@ -159,9 +159,10 @@ _TABLE: tuple[Code, ...] = (
          "name the values that you want (a dict of them in place of locals()), or inspect the"
          " frame outside of the compiled part"),
     Code("GB134", "custom autograd function",
-         "its backward is Python code that autograd calls later",
-         "write it with torch's operators and detach(), if possible; else nothing: it runs as in"
-         " eager mode"),
+         "autograd calls its backward later, and it does more than compute gradients from what"
+         " forward saved",
+         "save what backward reads with ctx.save_for_backward or in attributes of ctx, and move"
+         " other effects to a hook; else nothing: it runs as in eager mode"),
     Code("GB135", "graftjit itself is called",
          "jit, compile, report and the like act on compiled code, not on values",
          "call jit or compile at the top of the module; calling the result here is fine"),

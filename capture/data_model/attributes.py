@@ -383,7 +383,10 @@ def load_attr(m: Machine, value: Value, name: str) -> Value:
     reader = READERS.get(type(value))
     if reader is None:
         raise Break("GB122", f"attribute {name!r} of this value")
-    return reader(m, value, name)
+    found = reader(m, value, name)
+    if isinstance(value, Obj):
+        m.later.attribute(value.value, name, found)
+    return found
 
 
 def object_attr(m: Machine, value: Any, name: str) -> Value:

@@ -35,7 +35,7 @@ from ..values.containers import has_nan
 from ..values.effects import SetGlobal, Written
 from ..values.frames import Frame, Scope
 from ..values.value import Cell, Const, Tensor, Value
-from ..values.walk_state import Guards, Handling, Heap, Journal
+from ..values.walk_state import Guards, Handling, Heap, Journal, Later
 from .unmodelled import UNMODELLED
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class Machine:
         self.tracer = tracer
         self.inner: list[Inner] = []
         self.modes: list[Entered] = []  # active torch function modes, innermost last
+        self.later = Later()
         self.root_scope = root_scope
         self.heap = Heap()
         self.journal = Journal()
@@ -139,6 +140,7 @@ class Machine:
     # -- globals -----------------------------------------------------------------------------------
     def load_global(self, scope: Scope, name: str) -> Value:
         key = (id(scope.names), name)
+        self.later.read(scope.names, name)
         if key in self.heap.globals:
             stored = self.heap.globals[key]
             if stored is not None:
@@ -171,6 +173,7 @@ class Machine:
     def store_global(
         self, scope: Scope, name: str, value: Value | None, module: Value | None = None
     ) -> None:
+        self.later.written(scope.names, name)
         self.unhook(scope.names.get(name))
         self.heap.globals[id(scope.names), name] = value
         self.heap.keep.append(scope.names)
@@ -184,7 +187,7 @@ class Machine:
             if known.source is not None and known.source != source:
                 self.guard("same", source, known.source)
             return known
-        made = Cell(source=source)
+        made = Cell(origin=cell, source=source)
         self.heap.known[id(cell)] = made
         self.heap.keep.append(cell)
         try:
@@ -196,6 +199,8 @@ class Machine:
         return made
 
     def load_cell(self, cell: Cell) -> Value:
+        if cell.source is not None:
+            self.later.read(cell.origin, "")
         if isinstance(cell.content, _LazyContent):
             cell.content = self.wrap(cell.content.real, cell.content.at)
         if cell.content is None:
@@ -209,6 +214,7 @@ class Machine:
         return frame.locals.get(name)
 
     def store_cell(self, cell: Cell, value: Value | None) -> None:
+        self.later.written(cell.origin, "")
         self.unhook(cell.content)
         cell.content = value
         if cell.source is not None and not cell.changed:

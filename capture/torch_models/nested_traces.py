@@ -29,6 +29,7 @@ class Inner:
 
     tracer: Tracer
     batches: bool = False  # of vmap: no derivative is computed through it
+    custom: bool = False  # of a custom autograd function: no transform
     lifted: dict[int, tuple[Ghost, Ghost, Ghost]] = field(default_factory=dict)
 
 

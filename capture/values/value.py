@@ -235,9 +235,13 @@ class BuiltinMethod(Value):
 
 @dataclass(eq=False, slots=True)
 class Cell(Value):
-    """A closure cell. `content` is None while empty; `name` is set for cells of the root frame."""
+    """A closure cell. `content` is None while empty; `name` is set for cells of the root frame.
+
+    `origin` is the pre-existing cell.
+    """
 
     content: Value | None = None
+    origin: Any = None
     name: str | None = None
     changed: bool = False
 

@@ -1,18 +1,21 @@
-"""What a walk knows and has done so far, in four parts that the machine holds and drops as a whole.
+"""What a walk knows and has done so far, in parts that the machine holds and drops as a whole.
 
 `Heap`: the objects that values stand for, and their changes. `Journal`: effects in order, and
 references that ended. `Guards`: rows. `Handling`: exceptions whose handlers are being walked.
+`Later` is beside them: what code that runs after the frame reads.
 """
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from ...ir.dataclass import dataclass, field
 from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
+from ..breaks import Break
 from .effects import Effect
-from .value import Tensor, Token, Value
+from .value import Const, Tensor, Token, Value
 
 # Fields of a Value that hold objects of the program.
 _HELD = ("value", "pin", "origin", "ghost", "parts", "step", "content", "array")
@@ -105,6 +108,39 @@ class Handling:
     def release(self) -> None:
         for store in (self.stack, self.raised_at, self.derived):
             store.clear()
+
+
+@dataclass(slots=True, eq=False)
+class Later:
+    """Reads of code that runs after the frame: backwards of custom functions.
+
+    reads    while such code is walked: (address of a globals dict, a cell or a class; name) ->
+             that object, in order
+    behind   places that the code read, by address and name; a write to one of them is a break
+    """
+
+    reads: dict[tuple[int, str], Any] | None = None
+    behind: set[tuple[int, str]] = field(default_factory=set)
+
+    def read(self, holder: Any, name: str) -> None:
+        """Note a read of a global, or of a pre-existing cell."""
+        if self.reads is not None:
+            self.reads[id(holder), name] = holder
+
+    def attribute(self, owner: Any, name: str, found: Value) -> None:
+        """Note a read of a constant that a class or module holds."""
+        if self.reads is None or not isinstance(found, Const):
+            return
+        if isinstance(owner, types.ModuleType):
+            if owner.__name__.split(".")[0] not in ("torch", "math"):
+                self.read(vars(owner), name)
+        elif isinstance(owner, type) and owner.__module__.split(".")[0] != "torch":
+            self.read(owner, name)
+
+    def written(self, holder: Any, name: str) -> None:
+        """Break for a write that the code would see."""
+        if self.behind and (id(holder), name) in self.behind:
+            raise Break("GB134", "a write to what the backward of a custom function reads")
 
 
 def _clear(state: Heap | Journal) -> None:

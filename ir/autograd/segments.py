@@ -15,6 +15,7 @@ them. A graph with one segment is left as it is.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -166,7 +167,8 @@ class _Search:
         depends: dict[Node, frozenset[Node]],
     ) -> dict[int, int]:
         """Union-find over the results. Those whose gradients meet in a node that reads a saved
-        value belong together, and those that an inner result's gradient comes from."""
+        value, or in the backward of a custom function, belong together, and those that an inner
+        result's gradient comes from."""
         groups = {at: at for at in range(len(self.joint.tangents))}
         # nodes of the backward that depend neither on a gradient nor on a value of the forward
         own: set[Node] = set()
@@ -178,6 +180,9 @@ class _Search:
                 self._unite(groups, mine)
             elif not mine and not values:
                 own.add(node)
+        for given in self.joint.custom:
+            met = [depends.get(root(now.get(one, one)), ()) for one in given]
+            self._unite(groups, itertools.chain(*met))
         for at in self.inner - cut:
             whole = self.joint.arrived[at]
             self._unite(

@@ -20,12 +20,17 @@ from ..symbolic.symnode import to_torch
 
 
 class Owner:
-    """The mark of a trace on its ghosts, with its symbolic facts; in no reference cycle."""
+    """The mark of a trace on its ghosts; in no reference cycle.
 
-    __slots__ = ("facts",)
+    It has the trace's symbolic facts, and the gradients that each backward of a custom function
+    was given.
+    """
+
+    __slots__ = ("custom", "facts")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self.custom: list[tuple[Node, ...]] = []
 
 
 class Store:

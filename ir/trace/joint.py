@@ -46,6 +46,7 @@ class Joint:
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
     inner       the outputs that other pieces depend on, by position
+    custom      the gradients that each backward of a custom function is given
     """
 
     nodes: tuple[Node, ...]
@@ -62,6 +63,7 @@ class Joint:
     arrived: tuple[Node | None, ...]
     kept: frozenset[Node]
     inner: tuple[int, ...] = ()
+    custom: tuple[tuple[Node, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         Node("input", tracer.n_inputs + k, meta=_tangent(ghost._node.meta), name=f"g{k}")
         for k, ghost in enumerate(ghosts)
     ]
+    tracer.custom_gradients().clear()
     try:
         (found, arrived), nodes = tracer.beside(_backward, ghosts, leaves, tangents)
     except CannotTrace as error:
@@ -126,6 +129,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         arrived,
         frozenset(kept),
         _inner(outputs, ghosts),
+        tuple(tracer.custom_gradients()),
     )
 
 

@@ -445,8 +445,7 @@ class Tracer:
         return any(may_raise(node) for node in self._recorder.nodes[start:])
 
     @property
-    def n_nodes(self) -> int:
-        """Number of ATen nodes so far."""
+    def n_nodes(self) -> int:  # of ATen
         return len(self._recorder.nodes)
 
     @property
@@ -499,6 +498,9 @@ class Tracer:
     def quiet_views(self) -> set[Node]:
         """The views made without grad mode."""
         return self._recorder.quiet
+
+    def custom_gradients(self) -> list[tuple[Node, ...]]:  # see Owner
+        return self._recorder.owner.custom
 
     def differentiable_constants(self) -> bool:
         """Whether a constant requires a gradient."""

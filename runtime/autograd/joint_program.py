@@ -21,7 +21,7 @@ from torch.autograd.function import BackwardCFunction
 from ...ir.dataclass import dataclass
 from ..errors import CheckError, GraftError
 from ..process import faults
-from . import inner_results, rng_state
+from . import custom_function, inner_results, rng_state
 from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
@@ -59,6 +59,7 @@ class Plan:
     before      those of them whose old value contributes to the results
     inner       pieces returned as they are on which other results depend
     inner_views results that are views and on which other results depend
+    custom      what the backwards of custom functions read (`runtime.autograd.custom_function`)
     """
 
     name: str
@@ -81,6 +82,7 @@ class Plan:
     before: tuple[int, ...]
     inner: tuple[int, ...] = ()
     inner_views: tuple[int, ...] = ()
+    custom: tuple[custom_function.Reads, ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, after the calls have run under autograd."""
@@ -188,7 +190,8 @@ def _node_of(joint: JointProgram, name: str) -> Any:
     name."""
     shared = SharedBackward if len(joint.plan.results) > 1 else GraftBackward
     base = InnerBackward if joint._watchable else shared
-    back = type(name, (base,), {"joint": joint})
+    bases = (custom_function.Following, base) if joint.plan.custom else (base,)
+    back = type(name, bases, {"joint": joint})
     made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
     # This replaces the class that the metaclass made.
     made._backward_cls = back  # type: ignore[attr-defined]
