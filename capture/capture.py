@@ -22,7 +22,7 @@ from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.trace import autocast_cache
 from ..ir.trace.tracer import Tracer
-from ..runtime.autograd import rollback
+from ..runtime.autograd import rollback, saving_hooks
 from ..runtime.guards.dynamic_sizes import Variation
 from ..runtime.guards.interpreter_state import snapshot
 from ..runtime.guards.rows import Row
@@ -421,9 +421,9 @@ class _Attempt:
                 self._guard_aliases()
                 for source, tensor in self.tracer.followed():
                     self.machine.guard("history", source, history(tensor))
-            if clean:
-                raises = self.tracer.may_raise_since(0)
-                made.program = rollback.again(made.program, made.graph, raises)
+            raises = clean and self.tracer.may_raise_since(0)
+            program = rollback.again(made.program, made.graph, raises) if clean else made.program
+            made.program = saving_hooks.exact(program, made, self.machine.journal.effects)
         else:
             made.program = helpers.nothing
         alias_guards.guard(self.machine)

@@ -233,3 +233,8 @@ class Begun(BaseException):
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class ObservedSaving(Exception):
+    """Saved-tensor hooks are active around a program whose frame has effects: see
+    `runtime.autograd.saving_hooks`."""

@@ -141,3 +141,23 @@ def test_hooks_of_several_leaves_run_in_the_order_of_the_leaves() -> None:
     product(a, b).backward()
     graftjit.jit(product)(a, b).backward()
     assert seen == ["b", "a", "a", "b"]
+
+
+def test_hooks_for_saved_tensors_get_what_the_compiled_node_saves() -> None:
+    """A hook that changes values changes other values than in eager mode."""
+
+    def f(x: torch.Tensor) -> Any:
+        return (x.sin() * x.cos()).sum()
+
+    found = []
+    for function in (f, graftjit.jit(f)):
+        x = ones()
+        packed: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, packed=packed: packed.append(1) or t * 2, lambda t: t
+        ):
+            y = function(x)
+        y.backward()
+        found.append((len(packed), x.grad))
+    assert [n for n, _ in found] == [4, 1]
+    assert not torch.allclose(found[0][1], found[1][1])

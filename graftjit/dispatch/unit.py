@@ -567,7 +567,7 @@ def _refused() -> tuple[str, str] | None:
     if now.plain or _default_device_only(now):
         return None
     names = [*now.modes, *now.dispatch, now.functorch[0], "a tracer" if now.tracing else ""]
-    names.append("saved-tensor hooks or anomaly mode" if now.watched and now.grad_mode else "")
+    names.append("anomaly mode" if now.watched and now.grad_mode else "")
     names.append("forward AD" if now.forward_level >= 0 else "")
     names.append("no dispatch to Python" if now.unheard else "")
     names.append(now.torch_function and f"__torch_function__: {now.torch_function}")

@@ -19,9 +19,9 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ...ir.dataclass import dataclass
-from ..errors import CheckError, GraftError
+from ..errors import Begun, CheckError, GraftError
 from ..process import faults
-from . import custom_function, inner_results, rng_state
+from . import custom_function, inner_results, rng_state, saving_hooks
 from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
@@ -114,6 +114,8 @@ class GraftBackward(BackwardCFunction):
 
     joint: JointProgram
     call: Call
+    # of the saved tensors, if saved-tensor hooks were active
+    layouts: Sequence[saving_hooks.Layout | None] = ()
 
     def apply(self, *gradients: Any) -> Any:
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
@@ -216,9 +218,10 @@ def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
 class JointProgram:
     """The callable for one graph. It takes the graph's tensors and numbers and returns its outputs.
 
-    `tells_begun`: it raises `Begun` if it may have written to its inputs."""
+    `tells_begun`: it raises `Begun` if it may have written to its inputs, or if a hook for saved
+    tensors raised. `packs`: such hooks see what it saves."""
 
-    tells_begun = True
+    tells_begun = packs = True
 
     def __init__(
         self,
@@ -279,13 +282,18 @@ class JointProgram:
         if not torch.is_grad_enabled():
             with torch.enable_grad():
                 return self(*inputs)
-        if self._tail is None:
-            return self._node(*inputs)  # type: ignore[misc]
-        if self.plan.results:
-            pieces = self._node(*inputs)  # type: ignore[misc]
-        else:
-            with torch.no_grad():
-                pieces = self._forward(*inputs)
+        try:
+            if self._tail is None:
+                return self._node(*inputs)  # type: ignore[misc]
+            if self.plan.results:
+                pieces = self._node(*inputs)  # type: ignore[misc]
+            else:
+                with torch.no_grad():
+                    pieces = self._forward(*inputs)
+        except Exception as error:
+            if saving_hooks.raised_by(error, JointProgram.forwards.__code__):
+                raise Begun(error) from None
+            raise
         n = self.plan.n_tensors
         given = self._tail(*inputs[:n], *pieces, *inputs[n:])
         if self.plan.inner_views:
@@ -301,7 +309,7 @@ class JointProgram:
         if plan.random:
             node.random = rng_state.states(plan.random)
         if self._twin is not None:
-            node.begun = self._twin.begin(inputs)
+            node.begun = saving_hooks.without(self._twin.begin, inputs)
         held = self._held(inputs)
         made = self._forward(*inputs)
         rest = begins(self._rest) if plan.written else self._rest
@@ -315,6 +323,8 @@ class JointProgram:
         if plan.dirty:
             made = self._dirty(node, made, inputs)
         node.to_save = self._kept((*made, *self._constants, *inputs))
+        if saving_hooks.active() is not None:
+            node.layouts = saving_hooks.layouts(node.to_save)
         node.materialize_grads = False
         node.call = (
             () if self._only_tensors else tuple([_number(where, inputs) for where in plan.numbers]),
@@ -358,6 +368,8 @@ class JointProgram:
                 return self._without(node, gradients, error, "could not be built")
         run, places = found
         arguments = list(node.saved_tensors) if self._saves else []
+        if node.layouts:
+            arguments = saving_hooks.restored(arguments, node.layouts)
         del arguments[len(plan.saved) :]
         inputs = self._saved_inputs(arguments)
         # Drop the node's own references here, unless autograd must retain the graph.
@@ -384,7 +396,7 @@ class JointProgram:
         for at, number in places:
             if asked[at]:
                 returned[at] = made[number]
-        if self._twin is not None:
+        if self._twin is not None and not node.layouts:  # a hook may have changed what was saved
             self._twin.compare(node.begun, given, self._by_input(returned))
         return tuple(returned)
 
@@ -479,6 +491,9 @@ class JointProgram:
         for at, tensor in zip(self._inputs_saved, saved, strict=True):
             before[at] = tensor  # autograd has checked its version
         for at, tensor, seen, version in held:
+            if seen is None:
+                before[at] = tensor.tensor()
+                continue
             if seen._version != version and at not in plan.written:
                 raise _gone(plan.name, at)
             before[at] = tensor
@@ -489,8 +504,9 @@ class JointProgram:
         return points, [*given, *further]
 
 
-# Input, the tensor with its history, a tensor with its memory and version counter, that version.
-Held = list[tuple[int, torch.Tensor, torch.Tensor, int]]
+# Input, the tensor with its history, a tensor with its memory and version counter, that version. If
+# saved-tensor hooks were active: input, a `saving_hooks.Packed`, None, 0.
+Held = list[tuple[int, Any, torch.Tensor | None, int]]
 
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 _SAME = torch.ops.aten._unsafe_view.default  # the same memory, but no view for autograd
@@ -513,11 +529,15 @@ class Holder:
 
     def __call__(self, inputs: Sequence[Any]) -> Held:
         """Keep the inputs. Called without gradients, before anything is written."""
-        held = [(at, one := inputs[at], one, one._version) for at in self._parameters]
+        held: Held = [(at, one := inputs[at], one, one._version) for at in self._parameters]
+        hooks = saving_hooks.active() if self._loose else None
         for at in self._loose:
             tensor = inputs[at]
             if tensor.is_leaf and tensor.requires_grad:
                 held.append((at, tensor, tensor, tensor._version))
+                continue
+            if hooks is not None:
+                held.append((at, saving_hooks.Packed(tensor, hooks), None, 0))
                 continue
             bare = tensor.detach()
             known = _again(_SAME, tensor, tensor.shape) if tensor.requires_grad else bare

@@ -39,6 +39,8 @@ def _drawing_anew(program: Program, graph: Graph) -> Program:
         before = rng_state.states(devices)
         try:
             return program(*inputs)
+        except Begun:
+            raise
         except BaseException:
             rng_state.put_back(before)
             raise

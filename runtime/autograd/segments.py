@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ...ir.dataclass import dataclass
-from . import rng_state
+from ..errors import Begun
+from . import rng_state, saving_hooks
 from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin, chosen
 from .rollback import begins, unless_marked
 
@@ -109,9 +110,9 @@ class Segment(JointProgram):
         """The comparison with eager, with the random numbers of the forward."""
         assert self._twin is not None
         if not self.plan.random:
-            return self._twin.begin(inputs)
+            return saving_hooks.without(self._twin.begin, inputs)
         with rng_state.replayed(run.random):
-            return self._twin.begin(inputs)
+            return saving_hooks.without(self._twin.begin, inputs)
 
     def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
         found: list[Any] = [None] * self.plan.n_tensors
@@ -122,10 +123,10 @@ class Segment(JointProgram):
 
 class SegmentedProgram:
     """The callable for one graph with several segments. It takes the graph's tensors and numbers
-    and returns its outputs. `tells_begun`: it raises `Begun` if it may have written to its inputs.
+    and returns its outputs. `tells_begun`, `packs`: as those of a `JointProgram`.
     """
 
-    tells_begun = True
+    tells_begun = packs = True
 
     def __init__(
         self,
@@ -170,7 +171,12 @@ class SegmentedProgram:
             run.made = self._forward(*inputs)
         finally:
             torch._C._set_grad_enabled(True)
-        return self._nodes(run)
+        try:
+            return self._nodes(run)
+        except Exception as error:
+            if saving_hooks.active() is not None:
+                raise Begun(error) from None
+            raise
 
     def _made(self, run: _Run) -> Any:
         """The outputs, after the forward has run."""

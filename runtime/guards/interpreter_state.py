@@ -20,7 +20,6 @@ _AUTOCAST_DEVICES = ("cpu", "cuda")
 _PYTHON = torch._C.DispatchKeySet(  # type: ignore[attr-defined]
     torch._C.DispatchKey.Python  # type: ignore[attr-defined]
 ).raw_repr()
-_top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
 # Context flags that choose between operators during tracing: name, getter. interpreter_state.cpp
 # reads the same flags in this order.
@@ -46,7 +45,7 @@ class State:
                 default-device mode
     dispatch    names of the active dispatch modes
     functorch   (kind, level) of the active transform, or ("", -1)
-    watched     saved-tensor hooks or anomaly mode are active: they observe each autograd node
+    watched     anomaly mode is active: it observes each autograd node
     flags       names of the context flags that are set
     include, exclude   the raw dispatch key sets of this thread
     """
@@ -136,8 +135,8 @@ def current_device() -> int:
 
 
 def autograd_watched() -> bool:
-    """Whether saved-tensor hooks or anomaly mode are active."""
-    return torch.is_anomaly_enabled() or _top_hooks(True) is not None
+    """Whether anomaly mode is active."""
+    return torch.is_anomaly_enabled()
 
 
 def _function_modes() -> tuple[str, ...]:

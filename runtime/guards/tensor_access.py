@@ -176,19 +176,16 @@ def _autograd_mask() -> tuple[int, ...] | None:
 
 
 def _tells_watchers() -> bool:
-    """Whether the native part notices when saved-tensor hooks are pushed and popped."""
-    hooks = torch._C._autograd
-    seen = [_native.autograd_watched()]
-    hooks._push_saved_tensors_default_hooks(_same, _same)  # type: ignore[attr-defined]
+    """Whether the native part notices when anomaly mode is turned on."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    seen = []
     try:
-        seen.append(_native.autograd_watched())
+        for on in (False, True):
+            torch.set_anomaly_enabled(on, before[1])
+            seen.append(_native.autograd_watched())
     finally:
-        hooks._pop_saved_tensors_default_hooks()  # type: ignore[attr-defined]
-    return seen == [interpreter_state.autograd_watched(), True]
-
-
-def _same(value: Any) -> Any:
-    return value
+        torch.set_anomaly_enabled(*before)
+    return seen == [False, True]
 
 
 def _context_facts() -> tuple[Any, ...]:

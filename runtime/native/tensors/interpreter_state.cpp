@@ -35,7 +35,6 @@ struct StateApi {
     void *(*context)();                  // at::globalContext()
     bool (*flags[FLAGS])(const void *);  // bool at::Context::...() const
     // at::SavedTensorDefaultHooks::get_tls_state(): its first member is a std::deque
-    void *const *(*saving)();
     const bool *anomaly;  // torch::autograd::AnomalyMode::_enabled
 } api;
 
@@ -84,13 +83,8 @@ int64_t forward_level() {
     return level != nullptr && PyLong_CheckExact(level) ? PyLong_AsLong(level) : -2;
 }
 
-// Whether saved-tensor hooks or anomaly mode observe autograd. A std::deque of libstdc++ begins
-// with its map, the map's size, and iterators to the first and past the last element, of four words
-// each; it is empty if these are equal.
-bool autograd_watched() {
-    void *const *saving = api.saving();
-    return saving[2] != saving[6] || *api.anomaly;
-}
+// Whether anomaly mode observes autograd.
+bool autograd_watched() { return *api.anomaly; }
 
 void read_image(Image *image) {
     std::memset(image, 0, sizeof *image);
@@ -129,12 +123,10 @@ bool bind_symbols() {
         cpu("_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv");
     *(void **)&api.dispatch_modes = c10("_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv");
     *(void **)&api.context = cpu("_ZN2at13globalContextEv");
-    *(void **)&api.saving = cpu("_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
     api.anomaly = (const bool *)cpu("_ZN5torch8autograd11AnomalyMode8_enabledE");
     bool all = api.autograd && api.default_dtype && api.autocast_dtype && api.autocast_cache &&
                api.autocast_deeper && api.autocast_back && api.function_modes &&
-               api.function_disabled && api.dispatch_modes && api.context && api.saving &&
-               api.anomaly;
+               api.function_disabled && api.dispatch_modes && api.context && api.anomaly;
     for (int i = 0; i < FLAGS; i++) {
         *(void **)&api.flags[i] = cpu(FLAG_SYMBOLS[i]);
         all = all && api.flags[i];
@@ -245,7 +237,7 @@ PyMethodDef methods[] = {
     {"autograd_words", autograd_words, METH_NOARGS,
      "Words of c10::AutogradState, for finding its bits."},
     {"autograd_watched", watched, METH_NOARGS,
-     "Whether saved-tensor hooks or anomaly mode are in force."},
+     "Whether anomaly mode is in force."},
     {"state_bind", state_bind, METH_VARARGS,
      "Bind the packed reading; called by runtime.tensors.bind."},
     {"state_matches", state_matches, METH_O, "Whether a State is in force on this thread."},
