@@ -78,6 +78,8 @@ _MODULES: dict[str, str | None] = {
             "adamax",
             "asgd",
             "rprop",
+            "lr_scheduler",
+            "swa_utils",
         )
     ),
 }

@@ -78,6 +78,7 @@ def within(m: Machine, expr: Any, low: float, high: float) -> bool:
     least, most = bounds_of(expr)
     if least >= low and most <= high:
         return True
+    (expr,) = symbolic_numbers.without_the_rest(m, expr)
     if not symbolic_numbers.varies(m, expr):
         return False
     facts = symbolic_numbers.with_where(m)

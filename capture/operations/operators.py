@@ -250,6 +250,9 @@ def _tensor_declines(m: Machine, symbol: str, other: Obj | Instance) -> None:
 
 def _dunder(m: Machine, symbol: str, left: Value, right: Value, name: str, reflected: str) -> Value:
     """The protocol of binary operators over users' classes."""
+    hint = classes.union(m, left, right) if symbol == "|" else None
+    if hint is not None:
+        return hint
     left_cls, right_cls = attributes.real_class(left), attributes.real_class(right)
     if _c_may_take(symbol, left, right_cls) or _c_may_take(symbol, right, left_cls):
         raise Break("GB121", f"operator {symbol} of an object and a builtin that may support it")

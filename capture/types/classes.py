@@ -311,7 +311,7 @@ def generic_alias(m: Machine, cls: Obj, index: Value) -> Value | None:
     if id(kind) not in _PARAMETRIZED:
         return None
     given = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
-    parts = [one for one in given if isinstance(one, Obj) and isinstance(one.value, type)]
+    parts = [one for one in given if isinstance(one, Obj) and is_kind(one.value, _HINTS)]
     if type(kind) is not type or len(parts) != len(given):
         return None
     for one in parts:
@@ -319,3 +319,26 @@ def generic_alias(m: Machine, cls: Obj, index: Value) -> Value | None:
             one.pin()
     made = types.GenericAlias(kind, tuple([one.value for one in parts]))
     return m.wrap(made, Source("const", None, made))
+
+
+_HINTS = (type, types.UnionType)
+
+
+def union(m: Machine, left: Value, right: Value) -> Value | None:
+    """`float | Tensor` of classes whose metaclass leaves `|` to `type`; None for other values."""
+    parts = [one for one in (left, right) if isinstance(one, Obj) and _joins(one.value)]
+    if len(parts) != 2:
+        return None
+    for one in parts:
+        if one.pin is not None:
+            one.pin()
+    made = parts[0].value | parts[1].value
+    return m.wrap(made, Source("const", None, made))
+
+
+def _joins(hint: Any) -> bool:
+    if not is_kind(hint, type):
+        return type(hint) is types.UnionType
+    names = [vars(meta) for meta in type.mro(type(hint))]
+    found = {name: next(n[name] for n in names if name in n) for name in ("__or__", "__ror__")}
+    return all(raw is vars(type)[name] for name, raw in found.items())

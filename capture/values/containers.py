@@ -24,7 +24,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.safe_access import in_classes
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
-from .symbolic_numbers import as_sequence
+from .symbolic_numbers import SymbolicNumber, as_sequence
 from .value import UNREAD, Array, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
 from .wrap import CONST_TYPES, freeze, item_of, own_text, sequence_item, sequence_items
 
@@ -547,6 +547,10 @@ def fold(work: Callable[[], Any]) -> Value:
 
 def has_key(m: Machine, value: Dict, key: Value) -> bool:
     """key in value"""
+    if isinstance(key, SymbolicNumber) and key.may_vary():
+        found = key.is_among([one for one, _ in open_dict(m, value).items.values()])
+        if found is not None:
+            return found
     frozen = freeze(read_key(m, key))
     if not value.opened and frozen[0] == "const" and frozen not in value.items:
         name = frozen[1]

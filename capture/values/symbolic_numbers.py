@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod"}
 _SPECIAL = {"**": "pow", "<<": "mul", ">>": "floordiv", "&": "and", "|": "or", "^": "xor"}
 _NUMBERS = (int, float)
+_KEYS = 32  # the most keys that a number is compared with one by one
 WHOLE = 1 << 63  # guards and programs use ints of 64 bits
 
 
@@ -66,6 +67,22 @@ class SymbolicNumber(Const):
             self.looked = True
             _bind(self._machine, self)
         return self.real
+
+    def may_vary(self) -> bool:
+        """Whether a comparison of it may be a guard that leaves the number open."""
+        return is_number(self) and _may_vary(self._machine, self)
+
+    def is_among(self, keys: list[Value]) -> bool | None:
+        """Whether it equals one of these plain numbers; guards hold the answers.
+
+        None if that needs a plain number.
+        """
+        plain = all(type(one) is Const and type(one.value) in _NUMBERS for one in keys)
+        if not plain or len(keys) > _KEYS:
+            return None
+        answers = [compared(self._machine, "==", self, one) for one in keys]
+        known = [one.value for one in answers if isinstance(one, Const)]
+        return any(known) if len(known) == len(keys) else None
 
 
 class _Numbers:
@@ -243,6 +260,8 @@ def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
     a, b = operand(m, left), operand(m, right)
     if a is None or b is None:
         return None
+    if symbol in ("/", "//", "%", "**"):
+        a, b = without_the_rest(m, a, b)
     if symbol in ("/", "//", "%") and not _never_zero(m, b):
         return None
     try:
@@ -296,15 +315,16 @@ def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
     if not (is_number(left) or is_number(right)):
         return None
     a, b = operand(m, left), operand(m, right)
-    if a is None or b is None or not varies(m, a, b):
+    if a is None or b is None:
         return None
-    return Const(with_where(m).ask(symbol, a, b))
+    a, b = without_the_rest(m, a, b)
+    return Const(with_where(m).ask(symbol, a, b)) if varies(m, a, b) else None
 
 
 def truth(m: Machine, value: Const) -> bool:
     """bool(number)"""
     if is_number(value):
-        expr = _expr(m, value)  # type: ignore[arg-type]
+        (expr,) = without_the_rest(m, _expr(m, value))  # type: ignore[arg-type]
         if varies(m, expr):
             return bool(with_where(m).ask("!=", expr, 0))
     if value.value is NotImplemented:
@@ -315,21 +335,22 @@ def truth(m: Machine, value: Const) -> bool:
 def argument(m: Machine, value: SymbolicNumber) -> Any:
     """A number for the tracer: an expression if it varies."""
     if is_number(value) and not m.inner and _may_vary(m, value):
-        expr = _without_the_rest(m, _expr(m, value))
+        (expr,) = without_the_rest(m, _expr(m, value))
         if varies(m, expr):
             return expr
     return value.value
 
 
-def _without_the_rest(m: Machine, expr: Any) -> Any:
-    """The expression with constant numbers bound if others of it vary: a rate times a decay."""
-    symbols = symbols_of(expr)
+def without_the_rest(m: Machine, *exprs: Any) -> list[Any]:
+    """The expressions with constant numbers bound if others of them vary: a counter modulo a
+    period, a rate times a decay."""
+    symbols = symbols_of(list(exprs))
     if any(varies(m, s) for s in symbols):
         for symbol in symbols:
             if not varies(m, symbol):
                 # the read of .value binds
                 m.numbers.held[m.facts.symbols[symbol][1]].value  # noqa: B018
-    return m.facts.form(expr)
+    return [m.facts.form(expr) for expr in exprs]
 
 
 def _may_vary(m: Machine, value: SymbolicNumber) -> bool:
