@@ -17,6 +17,7 @@ from .dynamic import mark_dynamic
 from .gradients import get_grad, grad, value_and_grad
 from .jit import explain, jit, lower, report, reset, wait
 from .runtime.autograd import accumulator_hooks as _accumulators
+from .runtime.autograd import reducers as _reducers
 from .runtime.directives import graft_break
 from .runtime.process.options import JitConfig
 from .runtime.report.report import Report
@@ -24,6 +25,7 @@ from .runtime.version import VERSION
 from .tensor import Parameter, ParameterTuple, Tensor
 
 _accumulators.watch()
+_reducers.watch()
 _KEEPER.remember()
 
 __version__ = VERSION

@@ -3,8 +3,9 @@
 A program reaches such a node by `p.expand_as(p).grad_fn.next_functions[0][0]`, and torch has no way
 to list its hooks. A backward inside a graph accumulates gradients without the node, so graftjit
 must know of these hooks. When Python code registers a hook on the node, its tensor gets an empty
-hook of its own, which guards see like any other hook. Hooks that C++ code adds (the reducer of
-DistributedDataParallel) and hooks registered before the import of graftjit are not detected.
+hook of its own, which guards see like any other hook. Hooks registered before the import of
+graftjit are not detected, nor those that C++ code adds, except the hooks of reducers
+(`runtime.autograd.reducers`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from .. import _native
+
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _FIELDS = vars(torch._C.TensorBase)
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -22,6 +24,8 @@ def gradient(tensor: Any) -> Any:
 
 def hooked(tensor: Any) -> bool:
     """Whether the tensor has hooks that run when its gradient is computed."""
+    if _native.hooked_natively(tensor):
+        return True
     return any(bool(_field(tensor, name)) for name in _HOOKS)
 
 

@@ -6,6 +6,7 @@
 #include "executor/program.h"
 #include "frame/class_watch.h"
 #include "frame/tail_call.h"
+#include "tensors/native_hooks.h"
 #include "tensors/tensor.h"
 #include "tensors/tensor_trace.h"
 #include "frame/dict_watch.h"
@@ -17,7 +18,8 @@ struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, 
 using Init = int (*)(PyObject *);
 const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init, ambient_init,
                       cuda_driver_init, program_init,    guards_init, entry_init, state_init,
-                      callable_init,    tail_init,       hook_init,   clocks_init};
+                      callable_init,    tail_init,       hook_init,   clocks_init,
+                      native_hooks_init};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tensors/native_hooks.h"
 #include "tensors/torch_api.h"
 
 TorchApi torch_api = {.handle_offset = -1, .keys_offset = -1};
@@ -536,6 +537,7 @@ PyObject *tensor_gradient(PyObject *tensor) {
 }
 
 bool tensor_is_unhooked(PyObject *tensor) {
+    if (is_hooked_natively(tensor)) return false;
     static PyObject *names[2] = {};
     const char *texts[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
     for (int i = 0; i < 2; i++) {
