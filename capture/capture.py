@@ -83,9 +83,9 @@ from .models import iterators as _itertools_models  # noqa: F401
 from .models import stdlib as _library  # noqa: F401
 from .operations import attribute_readers as _readers  # noqa: F401
 from .torch_models import autograd_function as _custom  # noqa: F401
+from .torch_models import backward, numpy_arrays
 from .torch_models import differentiate as _differentiating  # noqa: F401
 from .torch_models import foreach as _lists  # noqa: F401
-from .torch_models import backward, numpy_arrays
 from .torch_models import optimizer_rules as _optimizer_steps  # noqa: F401
 from .torch_models import optimizers as _optimizers  # noqa: F401
 from .torch_models import state_queries as _questions  # noqa: F401
