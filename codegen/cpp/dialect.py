@@ -96,8 +96,8 @@ def float_text(number: float, dtype: torch.dtype) -> str:
     suffix = "" if dtype == torch.float64 else "f"
     if math.isnan(number):
         return f'__builtin_nan{suffix}("")'
-    if dtype != torch.float64:  # round once, here, as torch does for a Python scalar
-        number = torch.tensor(number, dtype=torch.float64).to(torch.float32).item()
+    if dtype != torch.float64:
+        number = operators.single(number)
     if math.isinf(number):
         return f"{'-' if number < 0 else ''}__builtin_inf{suffix}()"
     return (
@@ -167,10 +167,6 @@ def _path(start: str, goal: str) -> list[str]:
     return steps
 
 
-def _declare(name: str, dtype: torch.dtype, text: str) -> str:
-    return f"{register(dtype)} {name} = {text};"
-
-
 def _compare(symbol: str) -> operators.Form:
     def form(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -> str:
         wide = WIDTH[register(dtypes[0])] != 4
@@ -206,28 +202,15 @@ def _towards_floor(name: str) -> operators.Form:
 
 
 FORMS: dict[str, operators.Form] = {
-    "add": "{0} + {1}",
-    "sub": "{0} - {1}",
-    "mul": "{0} * {1}",
-    "div": "{0} / {1}",
+    **operators.INFIX,
     "fma": "fma({0}, {1}, {2})",
     "neg": "-{0}",
-    "int_trunc_div": "{0} / {1}",
-    "int_fmod": "{0} % {1}",
     "int_floor_div": _towards_floor("div"),
     "int_remainder": _towards_floor("mod"),
-    "and": "{0} & {1}",
-    "or": "{0} | {1}",
-    "xor": "{0} ^ {1}",
     "not": "~{0}",
     "shl": _shift("shl"),
     "shr": _shift("shr"),
-    "lt": _compare("<"),
-    "le": _compare("<="),
-    "gt": _compare(">"),
-    "ge": _compare(">="),
-    "eq": _compare("=="),
-    "ne": _compare("!="),
+    **{name: _compare(symbol) for name, symbol in operators.COMPARISONS.items()},
     "eq:b": "~({0} ^ {1})",
     "ne:b": "{0} ^ {1}",
     "isnan": _isnan,
@@ -247,7 +230,7 @@ FORMS: dict[str, operators.Form] = {
     },
 }  # fmt: skip
 
-DIALECT = operators.Dialect("c++", FORMS, const, cast, _declare)
+DIALECT = operators.Dialect("c++", FORMS, const, cast)
 
 # Operator -> the section of math.h that defines it, if the section has another name.
 _SECTION: dict[str, str] = {

@@ -32,20 +32,18 @@ def write(kernel: Kernel) -> None:
     nest = kernel.nest
     early = _early(kernel)
     axes = [axis for axis in kernel.plan.rows if kernel.sizes[axis] != 1]
-    kernel._coordinates("first", "i64_t")
+    kernel.coordinates("first", "i64_t")
     if early:
         _before(kernel, early, axes)
-    kernel.put(f"for (i64_t item = first; item < last; ++item{_next(kernel, axes)}) {{")
-    kernel.depth += 1
-    kernel._pointers()
-    for number in early:
-        kind = register(nest.values[number].dtype)
-        kernel.put(f"const {kind} v{number} = splat<{kind}>(e{number}[item - first]);")
-    left = loop_nest.needed(nest, [store.value for store in nest.stores], frozenset(early))
-    kernel.known = set(range(len(nest.values))).difference(left)
-    kernel._one_row("from", "to", kernel.sizes[-1])
-    kernel.depth -= 1
-    kernel.put("}")
+    head = f"for (i64_t item = first; item < last; ++item{_next(kernel, axes)}) {{"
+    with kernel.block(head, "}"):
+        kernel.move_pointers()
+        for number in early:
+            kind = register(nest.values[number].dtype)
+            kernel.put(f"const {kind} v{number} = splat<{kind}>(e{number}[item - first]);")
+        left = loop_nest.needed(nest, [store.value for store in nest.stores], frozenset(early))
+        kernel.known = set(range(len(nest.values))).difference(left)
+        kernel.one_row("from", "to", kernel.sizes[-1])
 
 
 def columns(kernel: Kernel) -> None:
@@ -99,18 +97,13 @@ def _before(kernel: Kernel, early: list[int], axes: list[int]) -> None:
         kernel.put(f"{SCALAR[register(nest.values[number].dtype)]} e{number}[{ROWS} + W];")
     numbers = loop_nest.needed(nest, early)
     loads = [number for number in numbers if nest.values[number].op == "load"]
-    kernel.put("for (i64_t at = first; at < last; at += W) {")
-    kernel.depth += 1
-    for number in loads:
-        kernel.put(f"{register(nest.values[number].dtype)} v{number};")
-    _load_before(kernel, loads, axes)
-    for number in numbers:
-        if number not in loads:
-            kernel.put(kernel._statement(number, row=True))
-    for number in early:
-        kernel.put(f"__builtin_memcpy(e{number} + (at - first), &v{number}, sizeof v{number});")
-    kernel.depth -= 1
-    kernel.put("}")
+    with kernel.block("for (i64_t at = first; at < last; at += W) {", "}"):
+        for number in loads:
+            kernel.put(f"{register(nest.values[number].dtype)} v{number};")
+        _load_before(kernel, loads, axes)
+        kernel.declare([number for number in numbers if number not in loads], row=True)
+        for number in early:
+            kernel.put(f"__builtin_memcpy(e{number} + (at - first), &v{number}, sizeof v{number});")
 
 
 def _load_before(kernel: Kernel, loads: list[int], axes: list[int]) -> None:
@@ -127,17 +120,15 @@ def _load_before(kernel: Kernel, loads: list[int], axes: list[int]) -> None:
         )
         kernel.put(f"if ({whole}) {{")
         for number, (buffer, index) in places.items():
-            start = f"b{buffer}{kernel._offset(index, kernel.plan.rows)}"
+            start = f"b{buffer}{kernel.offset(index, kernel.plan.rows)}"
             text = f"one({start})"
             if steps[number]:
                 text = f"ld({start} + (at - first), int(last - at < W ? last - at : W))"
             kernel.put(f"  v{number} = {text};")
         kernel.put("} else")
-    kernel.put("for (int lane = 0; lane < W; ++lane) {")
-    kernel.depth += 1
-    kernel.put("const i64_t item = at + lane < last ? at + lane : last - 1;")
-    kernel._coordinates("item")
-    for number, (buffer, index) in places.items():
-        kernel.put(f"v{number}[lane] = one(b{buffer}{kernel._offset(index, kernel.plan.rows)})[0];")
-    kernel.depth -= 1
-    kernel.put("}")
+    with kernel.block("for (int lane = 0; lane < W; ++lane) {", "}"):
+        kernel.put("const i64_t item = at + lane < last ? at + lane : last - 1;")
+        kernel.coordinates("item")
+        for number, (buffer, index) in places.items():
+            start = f"b{buffer}{kernel.offset(index, kernel.plan.rows)}"
+            kernel.put(f"v{number}[lane] = one({start})[0];")

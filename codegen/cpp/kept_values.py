@@ -113,7 +113,7 @@ def write(kernel: Kernel, number: int) -> None:
     """Store the element that was computed."""
     if number in kernel.homes:
         home = kernel.homes[number]
-        kernel._store(loop_nest.Store(home.buffer, home.index, number))
+        kernel.store(loop_nest.Store(home.buffer, home.index, number))
     else:
         count = "full{}" if kernel.plan.lanes_are_rows else "n"
         kernel.put(f"put({_at(kernel, number)}, v{number}, {count});")
@@ -124,7 +124,7 @@ def read(kernel: Kernel, number: int) -> None:
     kind = register(kernel.nest.values[number].dtype)
     if number in kernel.homes:
         home = kernel.homes[number]
-        moved, stride = kernel._where(home.index, False)
+        moved, stride = kernel.where(home.index, False)
         pointer = kernel.pointers[(home.buffer, home.index)] + moved
         text = f"ld({pointer}, n)" if stride == 1 else f"lds({pointer}, {kernel.n(stride)}, n)"
     else:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from .renderer import Kernel
 
 
-def load(kernel: Kernel, value: Value, row: bool) -> str:
+def load(kernel: Kernel, number: int, row: bool) -> str:
     """The text of a load or load_if."""
-    moved, stride = kernel._where(value.attr[1], row)
+    value = kernel.nest.values[number]
+    moved, stride = kernel.where(value.attr[1], row)
     pointer = kernel.pointers[value.attr] + moved
     guarded = value.op == "load_if"
     offsets = value.args[2:] if guarded else value.args
@@ -93,8 +94,8 @@ def _bounds(kernel: Kernel, mask: Value, row: bool) -> tuple[list[str], list[str
     always: list[str] = []
     spans: list[str] = []
     for form, low, high in mask.attr:
-        moved, stride = kernel._where(form, row)
-        rows = kernel._offset(form, kernel.plan.rows, with_offset=False)
+        moved, stride = kernel.where(form, row)
+        rows = kernel.offset(form, kernel.plan.rows, with_offset=False)
         place = f"{kernel.n(form.offset)}{rows}{moved}".removeprefix("0 + ")
         if stride == 0:
             always.append(f"{place} >= {kernel.n(low)} && {place} < {kernel.n(high)}")
@@ -127,7 +128,7 @@ def only_spans(nest: LoopNest, along: tuple[bool, ...]) -> set[int]:
     return {n for n, value in enumerate(nest.values) if value.op == "inside"} - used
 
 
-def check(kernel: Kernel, number: int) -> str:
+def check(kernel: Kernel, number: int, row: bool) -> str:
     """The text of a `checked` value."""
     value = kernel.nest.values[number]
     low, high = (kernel.n(bound) for bound in value.attr)

@@ -16,8 +16,7 @@ from ...ir.dataclass import dataclass, field
 from ..loops import loop_nest
 from ..loops.extents import estimate, is_symbolic, surely
 from ..loops.loop_nest import LoopNest, Value
-from . import squares as cpp_squares
-from . import tile as cpp_tile
+from . import squares
 from .dialect import WIDTH, register
 
 PARALLEL_WORK = 32768  # light element operations below which one thread is faster
@@ -121,7 +120,7 @@ class Plan:
     chunk: int = 0  # elements of the vector axis per item; 0: all of them
     chunk_major: bool = False
     groups: int = 1  # vectors of rows side by side, where lanes are rows
-    # the axis along which loads are contiguous whose squares are transposed (`tile`)
+    # the axis along which loads are contiguous whose squares are transposed (`squares`)
     tile: int | None = None
     squares: bool = False  # lanes are rows that follow each other in memory (`squares`)
     turned: bool = False  # as many rows as there are lanes are reduced together (`turn`)
@@ -151,7 +150,7 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
             return Plan([], [], None)
         if nest.tiled is not None or nest.scatters:  # in the order of the axes
             return Plan(axes[:-1], [], axes[-1])
-        tile = cpp_tile.axis_for(nest, axes, lanes)
+        tile = squares.axis_for(nest, axes, lanes)
         if tile is not None:
             return Plan([axis for axis in axes[:-1] if axis != tile], [tile], axes[-1], tile=tile)
         plan = Plan(axes[:-1], [], axes[-1])
@@ -170,9 +169,9 @@ def make_plan(nest: LoopNest, lanes: int) -> Plan:
             plan.folds.append(plan.rows.pop())
         return plan
     turned = short_rows(nest, lanes)
-    squares = not turned and cpp_squares.pays(nest, lanes)
-    if outer and (squares or _rows_in_lanes(nest, lanes)):
-        plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True, squares=squares)
+    by_squares = not turned and squares.pays(nest, lanes)
+    if outer and (by_squares or _rows_in_lanes(nest, lanes)):
+        plan = Plan(outer[:-1], inner, outer[-1], lanes_are_rows=True, squares=by_squares)
         columns = max(estimate(nest.columns), 1)
         plan.chunk = nest.hints.chunk or max(
             lanes * 4, min(CHUNK, PARALLEL_WORK // columns // lanes * lanes)

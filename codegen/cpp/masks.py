@@ -14,9 +14,9 @@ from collections.abc import Callable
 import torch
 
 from ..loops.loop_nest import LoopNest, Value
+from ..loops.operators import COMPARISONS, INFIX
 
 _WIDE = (torch.float64, torch.int64)
-_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _COMBINED = frozenset(("and", "or", "xor", "not"))
 
 
@@ -50,15 +50,15 @@ def _begins(nest: LoopNest, value: Value) -> bool:
         return False
     if value.op in _COMBINED:
         return True
-    return (value.op in _COMPARISONS or value.op == "isnan") and nest.values[
+    return (value.op in COMPARISONS or value.op == "isnan") and nest.values[
         value.args[0]
     ].dtype in _WIDE
 
 
-def text(value: Value, args: tuple[str, ...]) -> str | None:
+def text(value: Value) -> str | None:
     """The text of a comparison in this width; None: write it as usual."""
     if value.op == "isnan":
-        return f"{args[0]} != {args[0]}"
-    if value.op in _COMPARISONS:
-        return f"{args[0]} {_COMPARISONS[value.op]} {args[1]}"
+        return INFIX["ne"].format(*[f"v{value.args[0]}"] * 2)
+    if value.op in COMPARISONS:
+        return INFIX[value.op].format(*[f"v{arg}" for arg in value.args])
     return None

@@ -11,13 +11,15 @@ tails and the OpenMP pragma; expressions come from `loops.operators` with the ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
 
 from ...ir.symbolic.expr import Expr
 from ..loops import loop_nest, operators
+from ..loops.lines import Lines, Numbers
 from ..loops.loop_nest import Index, LoopNest
 from . import (
     epilogue,
@@ -29,7 +31,7 @@ from . import (
     scalars,
     scan,
     scatter,
-    tile,
+    squares,
     turn,
 )
 from .dialect import (  # fmt: skip
@@ -109,7 +111,7 @@ def render(
             writers, {} if symbols is None else symbols, {} if texts is None else texts
         )
         if numbers is not None:
-            numbers.update({writer.nest.name: tuple(writer.numbers) for writer in writers})
+            numbers.update({writer.nest.name: tuple(writer.numbers.names) for writer in writers})
         text = library_text(names) + FOLD + "\n" + "\n".join(kernels)
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
         if narrow:
@@ -156,12 +158,11 @@ def _needs_libm(names: set[str]) -> bool:
     return bool(names & {"libm64", "division", "sincos", "tan", "pow", "fmod"})
 
 
-class Kernel:
-    """The writer of one kernel. `lines` grows from top to bottom; `self.depth` is the
-    indentation.
-    """
+class Kernel(Lines):
+    """The writer of one kernel."""
 
     def __init__(self, nest: LoopNest, lanes: int) -> None:
+        super().__init__("  ", depth=1)
         self.nest, self.lanes = nest, lanes
         self.sizes = nest.outer + nest.inner
         self.plan = make_plan(nest, lanes)
@@ -174,8 +175,6 @@ class Kernel:
         # `inside` values that only loads use: the loads write them
         self.spans = loads.only_spans(nest, self.along)
         self.plain = nans.plain(nest)
-        self.lines: list[str] = []
-        self.depth = 1
         self.kept: set[int] = set()
         # kept values that are kept where this store writes later
         self.homes: dict[int, loop_nest.Store] = {}
@@ -189,13 +188,8 @@ class Kernel:
         if self.plan.lanes_are_rows:
             self.plan.side_by_side(rows_in_lanes.groups(self), self.sizes, lanes)
         self.pointers: dict[tuple[int, Index], str] = {}
-        self.numbers: dict[Expr, str] = {}  # expression -> the name of the kernel's number
-
-    def n(self, value: Any) -> str:
-        """The text of a plain number or an expression."""
-        if isinstance(value, Expr):
-            return self.numbers.setdefault(value, f"n{len(self.numbers)}")
-        return str(value)
+        self.numbers = Numbers()
+        self.n = self.numbers.text
 
     # --- which pass computes what ---
 
@@ -211,14 +205,14 @@ class Kernel:
         rows = frozenset(n for n, element in enumerate(self.level) if not element)
         self.wants_rows: set[int] = set()
         for number, one_pass in enumerate(found):
-            roots = self._roots(one_pass)
+            roots = self.roots(one_pass)
             one_pass.body = loop_nest.needed(nest, roots, rows | self.kept)
             kept_values.choose(self, found[:number], one_pass, roots)
             body = loop_nest.needed(nest, roots, rows | self.kept)
             one_pass.body = [n for n in body if n not in self.spans]
         return found
 
-    def _roots(self, one_pass: Pass) -> list[int]:
+    def roots(self, one_pass: Pass) -> list[int]:
         args = [self.nest.values[number].args[0] for number in one_pass.folds]
         return args + [number for store in one_pass.stores for number in store.needs]
 
@@ -241,9 +235,6 @@ class Kernel:
 
     # --- text ---
 
-    def put(self, line: str) -> None:
-        self.lines.append("  " * self.depth + line)
-
     def text(self) -> str:
         nest = self.nest
         for number, buffer in enumerate(nest.buffers):
@@ -259,44 +250,70 @@ class Kernel:
             epilogue.write(self)
             more = epilogue.ARGUMENTS
         else:
-            if self._parallel() is False:
+            if self.parallel() is False:
                 self.put("(void)threads;")
             self._rows()
-            more = ", int threads" + ", const i64_t *numbers" * bool(self.numbers)
+            more = ", int threads" + ", const i64_t *numbers" * bool(self.numbers.names)
         head = [f'extern "C" void {nest.name}(void **buffers{more}) {{']
-        for place, (value, name) in enumerate(self.numbers.items()):
+        for place, (value, name) in enumerate(self.numbers.names.items()):
             kind, source = (
                 ("double", "(const double *)") if value.kind == "float" else ("i64_t", "")
             )
             head.append(f"  const {kind} {name} = ({source}numbers)[{place}];")
         return "\n".join([*head, *self.lines, "}"]) + "\n"
 
-    def _parallel(self) -> bool | None:
+    def parallel(self) -> bool | None:
         """Whether there is work for several threads; None: it depends on the sizes."""
         work = self.work()
         return None if isinstance(work, Expr) else work >= PARALLEL_WORK
 
-    def each_item(self, name: str, items: Any, write: Callable[[], None]) -> None:
-        """The loop over items that threads may share, with the lines of `write` as its body."""
-        several = self._parallel()
+    def function(self, name: str, parameters: str) -> AbstractContextManager[None]:
+        """The definition of a function inside the kernel."""
+        head = f"auto {name} = [&]({parameters}) __attribute__((always_inline)) {{"
+        return self.block(head, "};")
+
+    def loop(self, name: str, last: str, first: str = "0") -> AbstractContextManager[None]:
+        """A loop in steps of one."""
+        head = f"for (i64_t {name} = {first}; {name} < {last}; ++{name}) {{"
+        return self.block(head, "}")
+
+    @contextmanager
+    def loops(self, axes: list[int]) -> Iterator[None]:
+        """A loop over each of these axes, one inside the other."""
+        with ExitStack() as stack:
+            for axis in axes:
+                stack.enter_context(self.loop(f"x{axis}", self.n(self.sizes[axis])))
+            yield
+
+    @contextmanager
+    def in_blocks(self, first: str, last: str, length: str) -> Iterator[None]:
+        """A loop over blocks of a row, each from `block` to `end`."""
+        head = f"for (i64_t block = {first}; block < {last}; block += {length}) {{"
+        with self.block(head, "}"):
+            self.put(f"const i64_t end = block + {length} < {last} ? block + {length} : {last};")
+            yield
+
+    def part(self, first: str, length: Any, last: str) -> None:
+        """Declare from and to, the ends of a part of an axis that ends at `last`."""
+        self.put(f"const i64_t from = {first};")
+        self.put(f"const i64_t to = from + {length} < {last} ? from + {length} : {last};")
+
+    @contextmanager
+    def each_item(self, name: str, items: Any) -> Iterator[None]:
+        """The loop over items that threads may share."""
+        several = self.parallel()
         pragma = "#pragma omp parallel for num_threads(threads) schedule(static)"
         loop = f"for (i64_t {name} = 0; {name} < {self.n(items)}; ++{name})"
         if several is not None:
             if several:
                 self.put(pragma)
-            self.put(loop + " {")
-        else:
-            self.put("{")
-            self.put(
-                f"const auto each_{name} = [=](const i64_t {name}) __attribute__((noinline)) {{"
-            )
-        self.depth += 1
-        write()
-        self.depth -= 1
-        if several is not None:
-            self.put("}")
+            with self.block(loop + " {", "}"):
+                yield
             return
-        self.put("};")
+        self.put("{")
+        head = f"const auto each_{name} = [=](const i64_t {name}) __attribute__((noinline)) {{"
+        with self.block(head, "};"):
+            yield
         self.put(f"if (threads > 1 && {self.n(self.work())} >= {PARALLEL_WORK}) {{")
         self.put(pragma)
         self.put(f"{loop} each_{name}({name});")
@@ -307,7 +324,7 @@ class Kernel:
         """The loop over items (rows, or chunks of rows), and the work of one item."""
         plan = self.plan
         if plan.tile is not None:
-            tile.write(self)
+            squares.write_tiles(self)
             return
         if plan.turned:
             turn.write(self)
@@ -322,13 +339,11 @@ class Kernel:
         if items == 1:
             self._item(rows, chunks, length)
         elif plan.split:  # threads share the columns, not the rows
-            self.put(f"for (i64_t item = 0; item < {self.n(items)}; ++item) {{")
-            self.depth += 1
-            self._item(rows, chunks, length)
-            self.depth -= 1
-            self.put("}")
+            with self.loop("item", self.n(items)):
+                self._item(rows, chunks, length)
         else:
-            self.each_item("item", items, lambda: self._item(rows, chunks, length))
+            with self.each_item("item", items):
+                self._item(rows, chunks, length)
 
     def _item(self, rows: Any, chunks: Any, length: Any) -> None:
         plan = self.plan
@@ -336,21 +351,20 @@ class Kernel:
         if rows != 1 or chunked:
             row = "item"
             if chunked:
-                step, last = plan.chunk, self.n(length)
+                last = self.n(length)
                 first, row = f"item / {self.n(rows)}", f"item % {self.n(rows)}"
                 if not plan.chunk_major:
                     first, row = f"item % {self.n(chunks)}", f"item / {self.n(chunks)}"
-                self.put(f"const i64_t from = ({first}) * {step};")
-                self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
-            self._coordinates(row)
-        self._pointers()
+                self.part(f"({first}) * {plan.chunk}", plan.chunk, last)
+            self.coordinates(row)
+        self.move_pointers()
         ends = ("from", "to") if chunked else ("0", self.n(length))
         if plan.lanes_are_rows:
             rows_in_lanes.write(self, *ends, length)
         else:
-            self._one_row(*ends, length)
+            self.one_row(*ends, length)
 
-    def _coordinates(self, row: str, kind: str = "const i64_t", last: int | None = None) -> None:
+    def coordinates(self, row: str, kind: str = "const i64_t", last: int | None = None) -> None:
         """Declare x0, x1, ... of the rows' axes, or of the first of them."""
         axes = [axis for axis in self.plan.rows[:last] if self.sizes[axis] != 1]
         below: Any = 1
@@ -361,20 +375,20 @@ class Kernel:
             self.put(f"{kind} x{axis} = {text};")
             below = below * self.sizes[axis]
 
-    def _pointers(self) -> None:
+    def move_pointers(self) -> None:
         """Declare one pointer, moved to the row, per (buffer, index) of loads and stores."""
         for key in dict.fromkeys(loop_nest.accesses(self.nest)):
             number, index = key
             buffer = self.nest.buffers[number]
             name = f"p{len(self.pointers)}"
             self.pointers[key] = name
-            start = f"b{number}{self._offset(index, self.plan.rows)}"
+            start = f"b{number}{self.offset(index, self.plan.rows)}"
             if number == self.nest.tiled:
                 start = epilogue.row(TYPES[buffer.dtype][1])
             qualifier = "" if buffer.written else "const "
             self.put(f"{qualifier}{TYPES[buffer.dtype][1]} *{name} = {start};")
 
-    def _offset(self, index: Index, axes: list[int], with_offset: bool = True) -> str:
+    def offset(self, index: Index, axes: list[int], with_offset: bool = True) -> str:
         terms = [
             f"x{axis}" if index.strides[axis] == 1 else f"x{axis} * {self.n(index.strides[axis])}"
             for axis in axes
@@ -386,17 +400,17 @@ class Kernel:
 
     # --- one row ---
 
-    def _one_row(self, first: str, last: str, length: Any) -> None:
+    def one_row(self, first: str, last: str, length: Any) -> None:
         for one_pass in self.passes:
             self._row_values(one_pass.phase)
             for number in one_pass.keeps:
                 kept_values.room(self, number)
             if not one_pass.empty:
-                self._run_pass(one_pass, first, last, length)
+                PassWriter(self, one_pass).write(first, last, length)
         self._row_values(max(self.phase, default=0) + 1)
         for store in self.nest.stores:
             if store.scatter is None and not self.nest.moves_inner(store.index):
-                self._store(store, row=True)
+                self.store(store, row=True)
         kept_values.free(self)
 
     def _row_values(self, phase: int) -> None:
@@ -406,42 +420,40 @@ class Kernel:
                 continue
             if value.op != "reduce" and number not in self.spans:
                 self.known.add(number)
-                self.put(self._statement(number, row=True))
+                self.put(self.statement(number, row=True))
 
-    def _statement(self, number: int, row: bool = False) -> str:
-        value = self.nest.values[number]
-        name = f"v{number}"
+    def declare(
+        self, numbers: Iterable[int], registers: Mapping[int, str] | None = None, row: bool = False
+    ) -> None:
+        """Declare these values. `registers`: the texts of those that are in registers already."""
+        for number in numbers:
+            if registers and number in registers:
+                kind = register(self.nest.values[number].dtype)
+                self.put(f"const {kind} v{number} = {registers[number]};")
+            else:
+                self.put(self.statement(number, row))
+
+    def statement(self, number: int, row: bool = False) -> str:
         if number in self.scalars:
             return scalars.statement(self, number, row)
-        if value.op in loop_nest.LOADS:
-            return f"const {register(value.dtype)} {name} = {loads.load(self, value, row)};"
-        if value.op == "inside":
-            return f"const mask {name} = {loads.mask(self, number, row)};"
-        if value.op == "checked":
-            return f"const i64 {name} = {loads.check(self, number)};"
-        if value.op == "scan":
-            return f"const {register(value.dtype)} {name} = {scan.element(self, number)};"
-        if value.op == "index":
-            kind = register(value.dtype)
-            return f"const {kind} {name} = {self._index(value.attr, row, kind)};"
-        if value.op == "number":
-            return (
-                f"const {register(value.dtype)} {name} = "
-                f"{argument(self.n(value.attr), value.dtype)};"
-            )
-        args = tuple(f"v{arg}" for arg in value.args)
-        dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
-        if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:
-            return f"const f32 {name} = {rounded_plain(args[0], dtypes[0])};"
-        if number in self.wide:
-            said = masks.text(value, args) or operators.expression(DIALECT, value, args, dtypes)
-            return f"const i64 {name} = {said};"
-        return "const " + operators.statement(DIALECT, name, value, args, dtypes)
+        kind = "i64" if number in self.wide else register(self.nest.values[number].dtype)
+        return f"const {kind} v{number} = {self.text_of(number, row)};"
 
-    def _where(self, index: Index, row: bool) -> tuple[str, Any]:
+    def text_of(self, number: int, row: bool) -> str:
+        """The expression of a value that is not a scalar."""
+        value = self.nest.values[number]
+        if value.op in _TEXTS:
+            return _TEXTS[value.op](self, number, row)
+        if value.op == "cast" and value.dtype == torch.bfloat16 and value.args[0] in self.plain:
+            (arg,) = value.args
+            return rounded_plain(f"v{arg}", self.nest.values[arg].dtype)
+        wide = masks.text(value) if number in self.wide else None
+        return wide or operators.expression(DIALECT, self.nest.values, number)
+
+    def where(self, index: Index, row: bool) -> tuple[str, Any]:
         """(text of the element offset from the row's pointer, stride along the lanes)."""
         plan = self.plan
-        text = "" if row else self._offset(index, plan.folds, with_offset=False)
+        text = "" if row else self.offset(index, plan.folds, with_offset=False)
         stride = 0 if plan.vector is None else index.strides[plan.vector]
         if row and not plan.lanes_are_rows:
             stride = 0
@@ -449,22 +461,22 @@ class Kernel:
             text += " + i" if stride == 1 else f" + i * {self.n(stride)}"
         return text, stride
 
-    def _position(self, index: Index, row: bool) -> tuple[str, Any]:
+    def position(self, index: Index, row: bool) -> tuple[str, Any]:
         """(text of the affine form at the first lane, its step along the lanes)."""
-        moved, stride = self._where(index, row)
-        rows = self._offset(index, self.plan.rows, with_offset=False)
+        moved, stride = self.where(index, row)
+        rows = self.offset(index, self.plan.rows, with_offset=False)
         return f"{self.n(index.offset)}{rows}{moved}", stride
 
-    def _index(self, index: Index, row: bool, kind: str = "i64") -> str:
-        base, stride = self._position(index, row)
+    def affine(self, index: Index, row: bool, kind: str) -> str:
+        base, stride = self.position(index, row)
         if stride == 0:
             return f"splat<{kind}>({base})"
         literal = "ll" if kind == "i64" else ""
         step = self.n(stride) if isinstance(stride, Expr) else f"{stride}{literal}"
         return f"splat<{kind}>({base}) + lanes<{kind}>(0) * {step}"
 
-    def _store(self, store: loop_nest.Store, row: bool = False) -> None:
-        moved, stride = self._where(store.index, row)
+    def store(self, store: loop_nest.Store, row: bool = False) -> None:
+        moved, stride = self.where(store.index, row)
         pointer = self.pointers[(store.buffer, store.index)] + moved
         value = f"v{store.value}"
         if store.scatter is not None:
@@ -479,10 +491,27 @@ class Kernel:
         else:
             self.put(f"sts({pointer}, {self.n(stride)}, {value}, n);")
 
-    # --- one pass ---
 
-    def _run_pass(self, one_pass: Pass, first: str, last: str, length: int) -> None:
-        PassWriter(self, one_pass).write(first, last, length)
+def _index(kernel: Kernel, number: int, row: bool) -> str:
+    value = kernel.nest.values[number]
+    return kernel.affine(value.attr, row, register(value.dtype))
+
+
+def _number(kernel: Kernel, number: int, row: bool) -> str:
+    value = kernel.nest.values[number]
+    return argument(kernel.n(value.attr), value.dtype)
+
+
+# The values that depend on the loops around them.
+_TEXTS: dict[str, Callable[[Kernel, int, bool], str]] = {
+    "load": loads.load,
+    "load_if": loads.load,
+    "inside": loads.mask,
+    "checked": loads.check,
+    "scan": scan.element,
+    "index": _index,
+    "number": _number,
+}
 
 
 def _buffer_text(buffer: loop_nest.Buffer) -> str:

@@ -6,6 +6,8 @@ In: a kernel being written (`renderer.Kernel`) and one of its passes. Out: lines
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,22 +58,26 @@ class PassWriter:
         if plan.split:
             self._write_split(length)
         else:
-            self.declare("")
+            self.declare()
             for number in scan.of(self.kernel, self.one):
                 scan.begin(self.kernel, number)
             self.loops(first, last, length)
-            self.finish("")
+            self.finish()
 
     # Accumulators: a{value}_{copy}; argmax and argmin have a position k{value}_{copy} too.
 
-    def declare(self, prefix: str) -> None:
+    def registers(self, number: int) -> list[tuple[str, str, str]]:
+        """(letter, register type, text of the start) of each register of an accumulator."""
+        found = [("a", *self.accumulator(number))]
+        if self.nest.values[number].attr in PLACES:
+            found.append(("k", self.place, self.nowhere))
+        return found
+
+    def declare(self) -> None:
         for number in self.one.folds:
-            value = self.nest.values[number]
-            kind, start = self.accumulator(number)
             for copy in range(self.unroll):
-                self.put(f"{kind} {prefix}a{number}_{copy} = {start};")
-                if value.attr in PLACES:
-                    self.put(f"{self.place} {prefix}k{number}_{copy} = {self.nowhere};")
+                for letter, kind, start in self.registers(number):
+                    self.put(f"{kind} {letter}{number}_{copy} = {start};")
 
     @property
     def nowhere(self) -> str:
@@ -86,24 +92,16 @@ class PassWriter:
         dtype = self.nest.values[value.args[0]].dtype
         return register(dtype), identity(loop_nest.SCANS.get(value.attr, value.attr), dtype)
 
-    def combine(
-        self,
-        number: int,
-        copy: int,
-        value: str,
-        position: str = "",
-        prefix: str = "",
-        later: bool = False,
-    ) -> str:
+    def combine(self, number: int, value: str, position: str = "", later: bool = False) -> str:
         """The statement that takes a value (and its position) into an accumulator.
 
         `later`: the position is greater than those that the accumulator has met.
         """
         kind = self.nest.values[number].attr
-        target = f"{prefix}a{number}_{copy}"
+        target = f"a{number}_0"
         if kind in PLACES:
             pick = ("later_" if later else "pick_") + kind.removeprefix("arg")
-            return f"{pick}({target}, {prefix}k{number}_{copy}, {value}, {position});"
+            return f"{pick}({target}, k{number}_0, {value}, {position});"
         return f"{target} = {combined(self.nest, number, target, value)};"
 
     def loops(self, first: str, last: str, length: Any) -> None:
@@ -117,21 +115,12 @@ class PassWriter:
         if plan.lanes_are_rows:
             size = 1 if inner_axis is None else kernel.sizes[inner_axis]
         blocked = self.blocked(size, 1 if plan.lanes_are_rows else kernel.lanes, bool(axes))
-        self._begin_blocks(blocked)
-        for axis in axes:
-            self.put(
-                f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
-            )
-            kernel.depth += 1
-        if plan.lanes_are_rows:
-            name = "x" if inner_axis is None else f"x{inner_axis}"
-            self._innermost(name, "0", kernel.n(size), size, 1, blocked)
-        else:
-            self._innermost("i", first, last, length, kernel.lanes, blocked)
-        for _axis in axes:
-            kernel.depth -= 1
-            self.put("}")
-        self._end_blocks(blocked)
+        with self._in_blocks(blocked), kernel.loops(axes):
+            if plan.lanes_are_rows:
+                name = "x" if inner_axis is None else f"x{inner_axis}"
+                self._innermost(name, "0", kernel.n(size), size, 1, blocked)
+            else:
+                self._innermost("i", first, last, length, kernel.lanes, blocked)
 
     # Float sums of many terms go by blocks: plain additions inside a block; the sums of the blocks
     # are added together with their rounding errors (Knuth's two-sum), so that the error does not
@@ -141,13 +130,17 @@ class PassWriter:
         many = is_symbolic(length) or length > SUM_BLOCK * step * self.unroll or again
         return bool(self.sums) and many
 
-    def _begin_blocks(self, blocked: bool) -> None:
-        for number in self.sums if blocked else ():
-            for copy in range(self.unroll):
-                self.put(f"auto e{number}_{copy} = {self.accumulator(number)[1]};")
+    def _copied_sums(self) -> list[tuple[int, int]]:
+        return [(number, copy) for number in self.sums for copy in range(self.unroll)]
 
-    def _end_blocks(self, blocked: bool) -> None:
-        """Join the copies of an accumulator in the same way."""
+    @contextmanager
+    def _in_blocks(self, blocked: bool) -> Iterator[None]:
+        """Lines that add blocks; after them the copies of an accumulator are joined in the same
+        way.
+        """
+        for number, copy in self._copied_sums() if blocked else ():
+            self.put(f"auto e{number}_{copy} = {self.accumulator(number)[1]};")
+        yield
         for number in self.sums if blocked else ():
             first, lost = f"a{number}_0", f"e{number}_0"
             for copy in range(1, self.unroll):
@@ -160,80 +153,65 @@ class PassWriter:
         self, name: str, first: str, last: str, length: Any, step: int, blocked: bool
     ) -> None:
         kernel = self.kernel
-        block = SUM_BLOCK * step * self.unroll
-        self.put("{")
-        kernel.depth += 1
-        if blocked:
-            self.put(f"for (i64_t block = {first}; block < {last}; block += {block}) {{")
-            kernel.depth += 1
-            self.put(f"const i64_t end = block + {block} < {last} ? block + {block} : {last};")
-            for number in self.sums:
-                for copy in range(self.unroll):
+        with kernel.block("{", "}"):
+            if not blocked:
+                self.body("body", "" if self.plan.lanes_are_rows else ", auto n", name)
+                self._calls(first, last, length, step, blocked)
+                return
+            with kernel.in_blocks(first, last, str(SUM_BLOCK * step * self.unroll)):
+                for number, copy in self._copied_sums():
                     self.put(f"auto s{number}_{copy} = {self.accumulator(number)[1]};")
-            first, last = "block", "end"
-        self._body(name)
-        self._calls(first, last, length, step, blocked)
-        if blocked:
-            for number in self.sums:
-                for copy in range(self.unroll):
+                self.body("body", "" if self.plan.lanes_are_rows else ", auto n", name)
+                self._calls("block", "end", length, step, blocked)
+                for number, copy in self._copied_sums():
                     self.put(f"two_sum(a{number}_{copy}, e{number}_{copy}, s{number}_{copy});")
-            kernel.depth -= 1
-            self.put("}")
-        kernel.depth -= 1
-        self.put("}")
 
     def names(self, copy: int, blocked: bool) -> str:
         """The accumulators of one copy as further arguments of the body."""
-        names = []
-        for number in self.one.folds:
-            names.append(f"{'s' if blocked and number in self.sums else 'a'}{number}_{copy}")
-            if self.nest.values[number].attr in PLACES:
-                names.append(f"k{number}_{copy}")
-        return "".join(f", {name}" for name in names)
+        names = [
+            f", {'s' if letter == 'a' and blocked and number in self.sums else letter}{number}_{copy}"
+            for number in self.one.folds
+            for letter, _kind, _start in self.registers(number)
+        ]
+        return "".join(names)
 
-    def _body(self, name: str) -> None:
-        """A lambda for one vector of elements: (position, number of lanes, accumulators)."""
-        kernel = self.kernel
-        self.head("body", "" if self.plan.lanes_are_rows else ", auto n", name)
-        for number in self.one.body:
-            self.put(kernel._statement(number))
-        self.taken()
-        for store in self.one.stores:
-            kernel._store(store)
-        kernel.depth -= 1
-        self.put("};")
+    def body(
+        self,
+        of: str,
+        more: str,
+        name: str,
+        loaded: Mapping[int, str] | None = None,
+        stored: Mapping[loop_nest.Store, str] | None = None,
+    ) -> None:
+        """A lambda for one vector of elements: (position, `more`, accumulators).
 
-    def head(self, of: str, more: str, name: str = "") -> None:
-        """The first lines of such a lambda: its parameters, and the reads of values that an earlier
-        pass kept.
+        `loaded`: the registers of loads that are made before; `stored`: the registers of values
+        that are stored after it.
         """
-        name = name or f"x{self.plan.folds[-1]}"
-        parameters = ""
-        for number in self.one.folds:
-            parameters += f", {self.accumulator(number)[0]} &a{number}_0"
-            if self.nest.values[number].attr in PLACES:
-                parameters += f", {self.place} &k{number}_0"
-        self.put(
-            f"auto {of} = [&](const i64_t {name}{more}{parameters})"
-            " __attribute__((always_inline)) {"
-        )
-        self.kernel.depth += 1
-        self._known_again()
-
-    def taken(self) -> None:
-        """Store the values to keep and update the accumulators."""
-        for number in self.one.keeps:
-            kept_values.write(self.kernel, number)
-        for number in self.one.folds:
-            self._take(number)
-
-    def _known_again(self) -> None:
-        """Read back the values that an earlier pass kept."""
         kernel = self.kernel
-        used = {arg for n in self.one.body for arg in self.nest.values[n].args}
-        used |= set(kernel._roots(self.one))
-        for number in sorted(used & kernel.kept - set(self.one.body)):
-            kept_values.read(kernel, number)
+        parameters = "".join(
+            f", {kind} &{letter}{number}_0"
+            for number in self.one.folds
+            for letter, kind, _start in self.registers(number)
+        )
+        with kernel.function(of, f"const i64_t {name}{more}{parameters}"):
+            used = {arg for n in self.one.body for arg in self.nest.values[n].args}
+            self.read_again(used.union(kernel.roots(self.one)))
+            kernel.declare(self.one.body, loaded)
+            for number in self.one.keeps:
+                kept_values.write(kernel, number)
+            for number in self.one.folds:
+                self._take(number)
+            for store, target in (stored or {}).items():
+                self.put(f"{target} = v{store.value};")
+            for store in self.one.stores:
+                if not stored or store not in stored:
+                    kernel.store(store)
+
+    def read_again(self, used: set[int]) -> None:
+        """Read back the values among `used` that an earlier pass kept."""
+        for number in sorted(used & self.kernel.kept - set(self.one.body)):
+            kept_values.read(self.kernel, number)
 
     def _take(self, number: int) -> None:
         value = self.nest.values[number]
@@ -243,7 +221,7 @@ class PassWriter:
             text = f"keep({text}, {self.accumulator(number)[1]}, n)"
         if value.attr in PLACES:
             position = self._position()
-        self.put(self.combine(number, 0, text, position, later=True))
+        self.put(self.combine(number, text, position, later=True))
 
     def _position(self) -> str:
         """The element's row-major position in the reduced axes, in all lanes."""
@@ -253,7 +231,7 @@ class PassWriter:
         for axis in reversed(range(len(self.nest.outer), len(kernel.sizes))):
             strides[axis] = below
             below = below * kernel.sizes[axis]
-        return kernel._index(Index(tuple(strides)), row=False, kind=self.place)
+        return kernel.affine(Index(tuple(strides)), row=False, kind=self.place)
 
     def _calls(self, first: str, last: str, length: Any, step: int, blocked: bool) -> None:
         """Call the body: unrolled, one by one, and for the rest."""
@@ -284,37 +262,37 @@ class PassWriter:
             rest = str(length % step) if known else f"int({last} - at)"
             self.put(f"if (at < {last}) body(at, {rest}{self.names(0, blocked)});")
 
-    def join(self, number: int, copy: int, prefix: str) -> str:
-        """The statement that joins a copy of an accumulator to the first one."""
-        value, place = f"{prefix}a{number}_{copy}", f"{prefix}k{number}_{copy}"
-        return self.combine(number, 0, value, place, prefix)
+    def join(self, number: int) -> None:
+        """Join the copies of an accumulator to the first one."""
+        zeros.settle(self, number)
+        for copy in range(1, 1 if number in self.joined else self.unroll):
+            self.put(self.combine(number, f"a{number}_{copy}", f"k{number}_{copy}"))
 
-    def finish(self, prefix: str) -> None:
+    def folded(self, number: int, function: str, vector: str) -> str:
+        """The text that reduces all lanes, or all vectors of an array."""
+        kind = self.accumulator(number)[0]
+        joined = combined(self.nest, number, "a", "b")
+        return f"{function}({vector}, []({kind} a, {kind} b) {{ return {joined}; }})"
+
+    def finish(self) -> None:
         """Compute the row's value from the accumulators."""
         for number in self.one.folds:
-            value = self.nest.values[number]
-            zeros.settle(self, number)
-            for copy in range(1, 1 if number in self.joined else self.unroll):
-                self.put(self.join(number, copy, prefix))
-            accumulator = f"{prefix}a{number}_0"
+            self.join(number)
+            accumulator, place = f"a{number}_0", f"k{number}_0"
             kind = self.accumulator(number)[0]
-            if value.attr in PLACES:
+            if self.nest.values[number].attr in PLACES:
                 if not self.plan.lanes_are_rows:
                     self.put("#pragma GCC unroll 8")
                     self.put("for (int by = W / 2; by; by /= 2)")
-                    turned = f"turned({accumulator}, by)", f"turned({prefix}k{number}_0, by)"
-                    self.put("  " + self.combine(number, 0, *turned, prefix=prefix))
-                place = f"{prefix}k{number}_0"  # 0 if no element is better than the identity
+                    turned = f"turned({accumulator}, by)", f"turned({place}, by)"
+                    self.put("  " + self.combine(number, *turned))
+                # 0 if no element is better than the identity
                 self.put(f"{place} = {place} == {self.nowhere} ? {self.place}{{}} : {place};")
                 self.put(f"const i64 v{number} = conv<i64>({place});")
-            elif self.plan.lanes_are_rows:
-                self.put(f"const {kind} v{number} = {accumulator};")
             else:
-                joined = combined(self.nest, number, "a", "b")
-                self.put(
-                    f"const {kind} v{number} ="
-                    f" fold({accumulator}, []({kind} a, {kind} b) {{ return {joined}; }});"
-                )
+                rows = self.plan.lanes_are_rows
+                found = accumulator if rows else self.folded(number, "fold", accumulator)
+                self.put(f"const {kind} v{number} = {found};")
             self.kernel.known.add(number)
 
     def _write_split(self, length: Any) -> None:
@@ -325,43 +303,38 @@ class PassWriter:
         chunks = -(-length // chunk)
         room = SPLIT_PARTS if is_symbolic(chunks) else chunks
         for number in self.one.folds:
-            kind = self.accumulator(number)[0]
-            self.put(f"{kind} part{number}_[{room}], *const part{number} = part{number}_;")
-            if self.nest.values[number].attr in PLACES:
-                self.put(
-                    f"{self.place} place{number}_[{room}], *const place{number} = place{number}_;"
-                )
-        kernel.each_item("c", chunks, lambda: self._part(chunk, length))
+            for letter, kind, _start in self.registers(number):
+                name = f"{_PARTS[letter]}{number}"
+                self.put(f"{kind} {name}_[{room}], *const {name} = {name}_;")
+        with kernel.each_item("c", chunks):
+            self._part(chunk, length)
         self.row = "0", kernel.n(length), length
         if self.one.folds:
             unroll, self.unroll = self.unroll, 1
-            self.declare("")
-            self.put(f"for (i64_t c = 0; c < {kernel.n(chunks)}; ++c) {{")
-            for number in self.one.folds:
-                self.put("  " + self.combine(number, 0, f"part{number}[c]", f"place{number}[c]"))
-            self.put("}")
-            self.finish("")
+            self.declare()
+            with kernel.loop("c", kernel.n(chunks)):
+                for number in self.one.folds:
+                    self.put(self.combine(number, f"part{number}[c]", f"place{number}[c]"))
+            self.finish()
             self.unroll = unroll
 
     def _part(self, chunk: Any, length: Any) -> None:
         kernel = self.kernel
         step, last = kernel.n(chunk), kernel.n(length)
-        self.put(f"const i64_t from = c * {step};")
-        self.put(f"const i64_t to = from + {step} < {last} ? from + {step} : {last};")
+        kernel.part(f"c * {step}", step, last)
         self.row = "from", "to", length
-        self.declare("")
+        self.declare()
         blocked = self.blocked(length, kernel.lanes, False)
-        self._begin_blocks(blocked)
-        self._innermost("i", "from", "to", length, kernel.lanes, blocked)
-        self._end_blocks(blocked)
+        with self._in_blocks(blocked):
+            self._innermost("i", "from", "to", length, kernel.lanes, blocked)
         for number in self.one.folds:
-            zeros.settle(self, number)
-            for copy in range(1, 1 if number in self.joined else self.unroll):
-                self.put(self.join(number, copy, ""))
-            self.put(f"part{number}[c] = a{number}_0;")
-            if self.nest.values[number].attr in PLACES:
-                self.put(f"place{number}[c] = k{number}_0;")
+            self.join(number)
+            for letter, _kind, _start in self.registers(number):
+                self.put(f"{_PARTS[letter]}{number}[c] = {letter}{number}_0;")
 
+
+# The arrays that hold the registers of an accumulator, one element per chunk of a row.
+_PARTS = {"a": "part", "k": "place"}
 
 _COMBINED = {
     "sum": "{0} + {1}",

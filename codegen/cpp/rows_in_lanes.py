@@ -9,12 +9,12 @@ is worth fetching, not 64 bytes of each line.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..loops import loop_nest
 from ..loops.extents import estimate, is_symbolic
-from . import kept_values, scan
+from . import scan
 from .dialect import register
 from .loop_plan import GROUPS, MANY_ROWS, PLACES, SUM_BLOCK, Pass
 from .row_pass import PassWriter
@@ -33,11 +33,8 @@ def write(kernel: Kernel, first: str, last: str, length: Any) -> None:
         Wide(kernel).write()
     rest = is_symbolic(length) or length % together != 0 or not wide
     if rest:
-        kernel.put("auto rows = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
-        kernel.depth += 1
-        kernel._one_row("0", "0", 0)
-        kernel.depth -= 1
-        kernel.put("};")
+        with kernel.function("rows", "const i64_t i, auto n"):
+            kernel.one_row("0", "0", 0)
     kernel.put(f"i64_t at = {first};")
     if wide:
         kernel.put(f"for (; at + {together} <= {last}; at += {together}) wide(at);")
@@ -58,6 +55,18 @@ def write(kernel: Kernel, first: str, last: str, length: Any) -> None:
 FEW_ROWS = 256
 
 
+class _GroupPass(PassWriter):
+    """A pass over several vectors of rows, whose row values may be arrays."""
+
+    def __init__(self, wide: Wide, one: Pass) -> None:
+        super().__init__(wide.kernel, one, copies=1)
+        self.wide = wide
+
+    def read_again(self, used: set[int]) -> None:
+        self.wide.known_again(used)
+        super().read_again(used)
+
+
 class Wide:
     """The writer of `wide`. A row value is an array r{number}; an element is a vector, of
     group c.
@@ -71,33 +80,35 @@ class Wide:
 
     def write(self) -> None:
         kernel = self.kernel
-        self.put("auto wide = [&](const i64_t start) __attribute__((always_inline)) {")
-        kernel.depth += 1
-        self.put("constexpr full n{};")
-        for one_pass in kernel.passes:
-            self.row_values(one_pass.phase)
-            if not one_pass.empty:
-                self.one_pass(one_pass)
-        self.row_values(max(kernel.phase, default=0) + 1)
-        stores = [store for store in self.nest.stores if not self.nest.moves_inner(store.index)]
-        if stores:
-            with self.each_group({store.value for store in stores}):
-                for store in stores:
-                    kernel._store(store, row=True)
-        kernel.depth -= 1
-        self.put("};")
+        with kernel.function("wide", "const i64_t start"):
+            self.put("constexpr full n{};")
+            for one_pass in kernel.passes:
+                self.row_values(one_pass.phase)
+                if not one_pass.empty:
+                    self.one_pass(one_pass)
+            self.row_values(max(kernel.phase, default=0) + 1)
+            stores = [store for store in self.nest.stores if not self.nest.moves_inner(store.index)]
+            if stores:
+                with self.each_group({store.value for store in stores}):
+                    for store in stores:
+                        kernel.store(store, row=True)
 
     @contextmanager
     def each_group(self, used: Iterable[int]) -> Iterator[None]:
         """Lines for each group c, unrolled, with the row values in `used` declared."""
+        with self.groups_of_lines():
+            self.put("const i64_t i = start + c * W;")
+            self.known_again(used)
+            yield
+
+    def groups_of_lines(self) -> AbstractContextManager[None]:
+        """The unrolled loop over the groups."""
         self.put(f"#pragma GCC unroll {self.groups}")
-        self.put(f"for (int c = 0; c < {self.groups}; ++c) {{")
-        self.kernel.depth += 1
-        self.put("const i64_t i = start + c * W;")
-        self.known_again(used)
-        yield
-        self.kernel.depth -= 1
-        self.put("}")
+        return self.kernel.block(f"for (int c = 0; c < {self.groups}; ++c) {{", "}")
+
+    def for_groups(self, statement: str) -> None:
+        self.put(f"#pragma GCC unroll {self.groups}")
+        self.put(f"for (int c = 0; c < {self.groups}; ++c) {statement}")
 
     def known_again(self, used: Iterable[int]) -> None:
         for number in sorted(self.arrays.intersection(used)):
@@ -121,13 +132,13 @@ class Wide:
                 varying.append(number)
             else:
                 self.plain.add(number)
-                self.put(kernel._statement(number, row=True))
+                self.put(kernel.statement(number, row=True))
         if varying:
             for number in varying:
                 self.put(f"{self.kind(number)} r{number}[{self.groups}];")
             with self.each_group({arg for n in varying for arg in self.nest.values[n].args}):
                 for number in varying:
-                    self.put(kernel._statement(number, row=True))
+                    self.put(kernel.statement(number, row=True))
                     self.put(f"r{number}[c] = v{number};")
             self.arrays.update(varying)
 
@@ -138,7 +149,7 @@ class Wide:
         of the block, s.
         """
         kernel = self.kernel
-        writer = PassWriter(kernel, one, copies=1)
+        writer = _GroupPass(self, one)
         axes = list(kernel.plan.folds)
         last = axes.pop() if axes else None
         size = 1 if last is None else kernel.sizes[last]
@@ -149,98 +160,53 @@ class Wide:
         blocked = bool(writer.sums) and (bool(axes) or is_symbolic(size) or size > few)
         for number in one.folds:
             self.put(f"{writer.accumulator(number)[0]} r{number}[{self.groups}];")
-        self.put("{")
-        kernel.depth += 1
-        for number in one.folds:
-            kind, start = writer.accumulator(number)
-            self.filled(kind, f"a{number}", start)
-            if blocked and number in writer.sums:
-                self.filled(kind, f"e{number}", start)
-        for number in scan.of(kernel, one):
-            kind, start = writer.accumulator(number)
-            self.filled(kind, f"c{number}", start)
-        for axis in axes:
-            self.put(
-                f"for (i64_t x{axis} = 0; x{axis} < {kernel.n(kernel.sizes[axis])}; ++x{axis}) {{"
-            )
-            kernel.depth += 1
-        self.down(
-            writer, "x" if last is None else f"x{last}", kernel.n(size), block if blocked else ""
-        )
-        for _axis in axes:
-            kernel.depth -= 1
-            self.put("}")
-        for number in one.folds:
-            found = f"a{number}[c]"
-            if blocked and number in writer.sums:
-                found = f"with_lost({found}, e{number}[c])"
-            self.put(f"#pragma GCC unroll {self.groups}")
-            self.put(f"for (int c = 0; c < {self.groups}; ++c) r{number}[c] = {found};")
-        kernel.depth -= 1
-        self.put("}")
+        with kernel.block("{", "}"):
+            for number in one.folds:
+                self.filled(writer, "a", number)
+                if blocked and number in writer.sums:
+                    self.filled(writer, "e", number)
+            for number in scan.of(kernel, one):
+                self.filled(writer, "c", number)
+            with kernel.loops(axes):
+                name = "x" if last is None else f"x{last}"
+                kernel.group = "[c]"
+                writer.body("body", ", const i64_t i, const int c", name)
+                kernel.group = ""
+                self.down(writer, kernel.n(size), block if blocked else "")
+            for number in one.folds:
+                found = f"a{number}[c]"
+                if blocked and number in writer.sums:
+                    found = f"with_lost({found}, e{number}[c])"
+                self.for_groups(f"r{number}[c] = {found};")
         self.arrays.update(one.folds)
 
-    def filled(self, kind: str, name: str, start: str) -> None:
-        self.put(f"{kind} {name}[{self.groups}];")
-        self.put(f"#pragma GCC unroll {self.groups}")
-        self.put(f"for (int c = 0; c < {self.groups}; ++c) {name}[c] = {start};")
+    def filled(self, writer: PassWriter, letter: str, number: int) -> None:
+        """Declare a register of an accumulator for each group."""
+        kind, start = writer.accumulator(number)
+        self.put(f"{kind} {letter}{number}[{self.groups}];")
+        self.for_groups(f"{letter}{number}[c] = {start};")
 
-    def down(self, writer: PassWriter, name: str, size: str, block: str) -> None:
+    def down(self, writer: PassWriter, size: str, block: str) -> None:
         """The innermost loop down the rows, in blocks of `block` if sums need that."""
-        kernel, one = self.kernel, writer.one
-        self.body(writer, name)
-        first, last = "0", size
-        if block:
-            self.put(f"for (i64_t block = 0; block < {size}; block += {block}) {{")
-            kernel.depth += 1
-            self.put(f"const i64_t end = block + {block} < {size} ? block + {block} : {size};")
-            for number in writer.sums:
-                self.filled(
-                    *writer.accumulator(number)[:1], f"s{number}", writer.accumulator(number)[1]
-                )
-            first, last = "block", "end"
         taken = "".join(
             f", {'s' if block and number in writer.sums else 'a'}{number}[c]"
-            for number in one.folds
+            for number in writer.one.folds
         )
-        self.put(f"for (i64_t at = {first}; at < {last}; ++at) {{")
-        self.put(f"  #pragma GCC unroll {self.groups}")
-        self.put(f"  for (int c = 0; c < {self.groups}; ++c) body(at, start + c * W, c{taken});")
-        self.put("}")
-        if block:
-            self.put(f"#pragma GCC unroll {self.groups}")
-            self.put(f"for (int c = 0; c < {self.groups}; ++c) {{")
-            for number in writer.sums:
-                self.put(f"  two_sum(a{number}[c], e{number}[c], s{number}[c]);")
-            self.put("}")
-            kernel.depth -= 1
-            self.put("}")
 
-    def body(self, writer: PassWriter, name: str) -> None:
-        """A lambda for one vector of elements: (position, row, group, accumulators)."""
-        kernel, one = self.kernel, writer.one
-        parameters = "".join(f", {writer.accumulator(n)[0]} &a{n}_0" for n in one.folds)
-        self.put(
-            f"auto body = [&](const i64_t {name}, const i64_t i, const int c{parameters})"
-            " __attribute__((always_inline)) {"
-        )
-        kernel.depth += 1
-        used = {arg for n in one.body for arg in self.nest.values[n].args} | set(kernel._roots(one))
-        self.known_again(used)
-        for number in sorted(used & kernel.kept - set(one.body)):
-            kept_values.read(kernel, number)
-        kernel.group = "[c]"
-        for number in one.body:
-            self.put(kernel._statement(number))
-        kernel.group = ""
-        for number in one.keeps:
-            kept_values.write(kernel, number)
-        for number in one.folds:
-            self.put(writer.combine(number, 0, f"v{self.nest.values[number].args[0]}"))
-        for store in one.stores:
-            kernel._store(store)
-        kernel.depth -= 1
-        self.put("};")
+        def steps(first: str, last: str) -> None:
+            with self.kernel.loop("at", last, first):
+                self.for_groups(f"body(at, start + c * W, c{taken});")
+
+        if not block:
+            steps("0", size)
+            return
+        with self.kernel.in_blocks("0", size, block):
+            for number in writer.sums:
+                self.filled(writer, "s", number)
+            steps("block", "end")
+            with self.groups_of_lines():
+                for number in writer.sums:
+                    self.put(f"two_sum(a{number}[c], e{number}[c], s{number}[c]);")
 
 
 def groups(kernel: Kernel) -> int:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..loops import loop_nest
+from ..loops import loop_nest, operators
 from ..loops.loop_nest import Value
-from .dialect import FORMS, SCALAR, float_text, register
+from .dialect import SCALAR, float_text, register
 
 if TYPE_CHECKING:
     from .renderer import Kernel
@@ -24,24 +24,9 @@ if TYPE_CHECKING:
 INTEGERS = (torch.int64, torch.int32)
 FLOATS = (torch.float32, torch.float64)
 LITERALS = ("const", "number")  # written where they are used
-ARITHMETIC = (
-    "add",
-    "sub",
-    "mul",
-    "and",
-    "or",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-    "minimum",
-    "maximum",
-)
+ARITHMETIC = ("add", "sub", "mul", "and", "or", "minimum", "maximum", *operators.COMPARISONS)
 FLOATING = ("add", "sub", "mul", "div", "fma", "floor", "minimum", "maximum")
 FROM_MEMORY = ("load", "checked", "index")
-_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
 def of(kernel: Kernel) -> set[int]:
@@ -132,11 +117,11 @@ def _name(value: Value, number: int) -> str:
 
 def _text(kernel: Kernel, value: Value, row: bool, kind: str) -> str:
     if value.op == "load":
-        moved, _stride = kernel._where(value.attr[1], row)
+        moved, _stride = kernel.where(value.attr[1], row)
         offset = "".join(f" + v{arg}" for arg in value.args)
         return f"*({kernel.pointers[value.attr]}{moved}{offset})"
     if value.op == "index":
-        return kernel._position(value.attr, row)[0]
+        return kernel.position(value.attr, row)[0]
     args = tuple(_operand(kernel, arg) for arg in value.args)
     if value.op == "checked":
         low, high = (kernel.n(bound) for bound in value.attr)
@@ -145,11 +130,7 @@ def _text(kernel: Kernel, value: Value, row: bool, kind: str) -> str:
         return _WRITTEN[value.op].format(*args, f="" if kind == "double" else "f")
     if value.op == "cast":
         return f"({kind}){args[0]}"
-    if value.op in _COMPARED:
-        return f"{args[0]} {_COMPARED[value.op]} {args[1]}"
-    form = FORMS[value.op]
-    assert isinstance(form, str)
-    return form.format(*args)
+    return operators.INFIX[value.op].format(*args)
 
 
 _WRITTEN = {

@@ -45,7 +45,7 @@ def begin(kernel: Kernel, number: int) -> None:
     kernel.put(f"{kind} c{number} = {start}{lane};")
 
 
-def element(kernel: Kernel, number: int) -> str:
+def element(kernel: Kernel, number: int, row: bool) -> str:
     """The text of a scan at the current element."""
     value = kernel.nest.values[number]
     kind = loop_nest.SCANS[value.attr]

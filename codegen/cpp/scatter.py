@@ -29,7 +29,7 @@ def write(kernel: Kernel) -> None:
     plan, sizes = kernel.plan, kernel.sizes
     rows = math.prod(sizes[axis] for axis in plan.rows)
     length = 1 if plan.vector is None else sizes[plan.vector]
-    if kernel._parallel() is False:
+    if kernel.parallel() is False:
         _in_order(kernel, "0", kernel.n(rows), rows, ("0", kernel.n(length)), length)
         return
     shared = 0
@@ -39,10 +39,8 @@ def write(kernel: Kernel) -> None:
         parts = math.prod(sizes[axis] for axis in plan.rows[:shared])
         each = kernel.n(math.prod(sizes[axis] for axis in plan.rows[shared:]))
         ends = ("0", kernel.n(length))
-        kernel.each_item(
-            "part", parts,
-            lambda: _in_order(kernel, f"part * {each}", f"(part + 1) * {each}", rows, ends, length),
-        )  # fmt: skip
+        with kernel.each_item("part", parts):
+            _in_order(kernel, f"part * {each}", f"(part + 1) * {each}", rows, ends, length)
     elif plan.vector is not None and _is_disjoint(kernel, plan.vector):
         _columns(kernel, rows, length)
     else:
@@ -68,14 +66,10 @@ def _columns(kernel: Kernel, rows: Any, length: Any) -> None:
     step = f"({kernel.n(length)} + parts * {lanes} - 1) / (parts * {lanes}) * {lanes}"
     kernel.put(f"const i64_t step = {step};")
     kernel.put("#pragma omp parallel for num_threads(threads) schedule(static) if (parts > 1)")
-    kernel.put("for (i64_t part = 0; part < parts; ++part) {")
-    kernel.depth += 1
     end = kernel.n(length)
-    kernel.put(f"const i64_t from = part * step < {end} ? part * step : {end};")
-    kernel.put(f"const i64_t to = from + step < {end} ? from + step : {end};")
-    _in_order(kernel, "0", kernel.n(rows), rows, ("from", "to"), length)
-    kernel.depth -= 1
-    kernel.put("}")
+    with kernel.loop("part", "parts"):
+        kernel.part(f"part * step < {end} ? part * step : {end}", "step", end)
+        _in_order(kernel, "0", kernel.n(rows), rows, ("from", "to"), length)
 
 
 def _in_order(
@@ -83,16 +77,13 @@ def _in_order(
 ) -> None:
     """Rows one after the other; of each row the elements between these ends."""
     if rows == 1:
-        kernel._pointers()
-        kernel._one_row(*ends, length)
+        kernel.move_pointers()
+        kernel.one_row(*ends, length)
         return
-    kernel.put(f"for (i64_t item = {first}; item < {last}; ++item) {{")
-    kernel.depth += 1
-    kernel._coordinates("item")
-    kernel._pointers()
-    kernel._one_row(*ends, length)
-    kernel.depth -= 1
-    kernel.put("}")
+    with kernel.loop("item", last, first):
+        kernel.coordinates("item")
+        kernel.move_pointers()
+        kernel.one_row(*ends, length)
 
 
 def _begin(kernel: Kernel, store: Store, scatter: Scatter) -> None:
@@ -112,10 +103,9 @@ def _begin(kernel: Kernel, store: Store, scatter: Scatter) -> None:
     if value.op == "const" and value.attr == 0 and math.copysign(1, value.attr) > 0:
         kernel.put(f"__builtin_memset({name}, 0, {kernel.n(count * buffer.dtype.itemsize)});")
         return
-    kernel.put("{")
-    kernel.put("  " + kernel._statement(scatter.filled, row=True))
-    kernel.put(f"  filled({name}, v{scatter.filled}, {kernel.n(count)});")
-    kernel.put("}")
+    with kernel.block("{", "}"):
+        kernel.put(kernel.statement(scatter.filled, row=True))
+        kernel.put(f"filled({name}, v{scatter.filled}, {kernel.n(count)});")
 
 
 _MERGES = {

@@ -11,11 +11,11 @@ after it (a root, a store) has one row per lane. `loop_plan.short_rows` decides.
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..loops import loop_nest
-from . import zeros
-from .row_pass import PassWriter, combined
+from .row_pass import PassWriter
 
 if TYPE_CHECKING:
     from .renderer import Kernel
@@ -30,7 +30,8 @@ def write(kernel: Kernel) -> None:
     plan, sizes = kernel.plan, kernel.sizes
     blocks = -(-sizes[plan.rows[-1]] // kernel.lanes)
     items = math.prod(sizes[axis] for axis in plan.rows[:-1]) * blocks
-    kernel.each_item("item", items, lambda: _item(kernel, blocks))
+    with kernel.each_item("item", items):
+        _item(kernel, blocks)
 
 
 def _item(kernel: Kernel, blocks: Any) -> None:
@@ -45,7 +46,7 @@ def _item(kernel: Kernel, blocks: Any) -> None:
     put(f"const i64_t first = {first if len(kernel.plan.rows) > 1 else 'item'} * W;")
     put("const int count = W;" if whole else f"const int count = {_left(kernel.n(rows))};")
     if len(kernel.plan.rows) > 1:
-        kernel._coordinates(rest, last=-1)
+        kernel.coordinates(rest, last=-1)
     writer = PassWriter(kernel, kernel.passes[0], copies=_copies(kernel))
     for number in writer.one.folds:
         put(f"{writer.accumulator(number)[0]} t{number}[W];")
@@ -57,11 +58,7 @@ def _item(kernel: Kernel, blocks: Any) -> None:
         kind, start = writer.accumulator(number)
         if not whole:
             put(f"for (int k = count; k < W; ++k) t{number}[k] = {start};")
-        text = combined(kernel.nest, number, "a", "b")
-        put(
-            f"const {kind} v{number} ="
-            f" fold_over(t{number}, []({kind} a, {kind} b) {{ return {text}; }});"
-        )
+        put(f"const {kind} v{number} = {writer.folded(number, 'fold_over', f't{number}')};")
     _behind(kernel, axis, whole)
 
 
@@ -89,24 +86,17 @@ def _copies(kernel: Kernel) -> int:
 
 def _one_row(kernel: Kernel, writer: PassWriter, axis: int) -> None:
     """A lambda that computes the accumulators of one row."""
-    put, one = kernel.put, writer.one
-    put(f"auto row = [&](const i64_t x{axis}, const int k) __attribute__((always_inline)) {{")
-    kernel.depth += 1
-    kernel._pointers()
-    for number in loop_nest.needed(kernel.nest, kernel._roots(one)):
-        if not kernel.level[number]:
-            put(kernel._statement(number, row=True))
-    writer.declare("")
-    length = kernel.sizes[-1]
-    writer.row = "0", kernel.n(length), length
-    writer.loops(*writer.row)
-    for number in one.folds:
-        zeros.settle(writer, number)
-        for copy in range(1, 1 if number in writer.joined else writer.unroll):
-            put(writer.join(number, copy, ""))
-        put(f"t{number}[k] = a{number}_0;")
-    kernel.depth -= 1
-    put("};")
+    with kernel.function("row", f"const i64_t x{axis}, const int k"):
+        kernel.move_pointers()
+        needed = loop_nest.needed(kernel.nest, kernel.roots(writer.one))
+        kernel.declare([number for number in needed if not kernel.level[number]], row=True)
+        writer.declare()
+        length = kernel.sizes[-1]
+        writer.row = "0", kernel.n(length), length
+        writer.loops(*writer.row)
+        for number in writer.one.folds:
+            writer.join(number)
+            kernel.put(f"t{number}[k] = a{number}_0;")
 
 
 def _behind(kernel: Kernel, axis: int, whole: bool) -> None:
@@ -115,21 +105,17 @@ def _behind(kernel: Kernel, axis: int, whole: bool) -> None:
     kernel.pointers.clear()
     kernel.plan = plan.rows_in_lanes()
     kernel.along = loop_nest.moving(nest, [axis])
-    if not whole:
-        put("auto behind = [&](const i64_t i, auto n) __attribute__((always_inline)) {")
-        kernel.depth += 1
-    else:
+    if whole:
         put("const i64_t i = first;")
         put("constexpr full n{};")
-    kernel._pointers()
-    folds = frozenset(kernel.passes[0].folds)
-    for number in loop_nest.needed(nest, [store.value for store in nest.stores], folds):
-        put(kernel._statement(number, row=True))
-    for store in nest.stores:
-        kernel._store(store, row=True)
+    with nullcontext() if whole else kernel.function("behind", "const i64_t i, auto n"):
+        kernel.move_pointers()
+        folds = frozenset(kernel.passes[0].folds)
+        roots = [store.value for store in nest.stores]
+        kernel.declare(loop_nest.needed(nest, roots, folds), row=True)
+        for store in nest.stores:
+            kernel.store(store, row=True)
     if not whole:
-        kernel.depth -= 1
-        put("};")
         put("if (count == W) behind(first, full{});")
         put("else behind(first, count);")
     kernel.plan = plan

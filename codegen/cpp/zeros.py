@@ -28,18 +28,15 @@ def settle(writer: PassWriter, number: int) -> None:
         return
     put, kernel = writer.put, writer.kernel
     names = [f"a{number}_{copy}" for copy in copies]
-    put(f"if (both_zeros({', '.join(names)})) {{")
-    kernel.depth += 1
-    again = _again(writer, number)
-    kind, start = again.accumulator(number)
-    put(f"{kind} zero = {start};")
-    again.loops(*writer.row)
-    if lanes:
-        put(f"zero = fold(zero, []({kind} a, {kind} b) {{ return a < b ? a : b; }});")
-    for name in names:
-        put(f"{name} = with_zero({name}, zero);")
-    kernel.depth -= 1
-    put("}")
+    with kernel.block(f"if (both_zeros({', '.join(names)})) {{", "}"):
+        again = _again(writer, number)
+        kind, start = again.accumulator(number)
+        put(f"{kind} zero = {start};")
+        again.loops(*writer.row)
+        if lanes:
+            put(f"zero = fold(zero, []({kind} a, {kind} b) {{ return a < b ? a : b; }});")
+        for name in names:
+            put(f"{name} = with_zero({name}, zero);")
 
 
 def _again(writer: PassWriter, number: int) -> PassWriter:

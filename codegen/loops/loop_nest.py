@@ -261,12 +261,13 @@ def moving(nest: LoopNest, axes: Iterable[int]) -> tuple[bool, ...]:
     from_row_to_row = moving(nest, rows) if 0 < len(rows) < len(axes) else ()
     found: list[bool] = []
     for number, value in enumerate(nest.values):
-        moves = any(index.strides[axis] for index in indices_of(value) for axis in axes)
-        moves = moves or (value.op == "scan" and len(rows) < len(axes))
-        moves = moves or any(found[arg] for arg in value.args)
         if value.op == "reduce" and len(rows) < len(axes):
-            moves = bool(rows) and from_row_to_row[number]
-        found.append(moves)
+            found.append(bool(rows) and from_row_to_row[number])
+            continue
+        moves = any(found[arg] for arg in value.args)
+        moves = moves or (value.op == "scan" and len(rows) < len(axes))
+        forms = () if moves else indices_of(value)
+        found.append(moves or any(index.strides[axis] for index in forms for axis in axes))
     return tuple(found)
 
 

@@ -1,13 +1,14 @@
 """The operators of the loop IR, and the one printer of their expressions.
 
 `OPS` is the table of element operators: arity, cost and law. A renderer brings a `Dialect`: how its
-language writes each operator, constant and cast. `statement` prints one value of a nest with it.
+language writes each operator, constant and cast. `expression` prints one value of a nest with it.
 Renderers print loads, stores and reductions themselves, because these depend on their loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -118,6 +119,22 @@ def kind_of(dtype: torch.dtype) -> str:
     return "f" if dtype.is_floating_point else "i"
 
 
+# Forms of both languages; comparisons are the operators of scalars.
+COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+INFIX = {
+    name: f"{{0}} {symbol} {{1}}"
+    for name, symbol in {
+        "add": "+", "sub": "-", "mul": "*", "div": "/", "int_trunc_div": "/", "int_fmod": "%",
+        "and": "&", "or": "|", "xor": "^", **COMPARISONS,
+    }.items()
+}  # fmt: skip
+
+
+def single(number: float) -> float:
+    """A number rounded to float32 once, as torch does for a Python scalar."""
+    return ctypes.c_float(number).value
+
+
 Form = str | Callable[[Value, tuple[str, ...], tuple[torch.dtype, ...]], str]
 
 
@@ -127,23 +144,20 @@ class Dialect:
     where's condition) -> a format string with {0} {1} {2}, or a function of (value, operand texts,
     operand dtypes).
 
-    const(number, dtype) and cast(text, from, to) return expressions; declare(name, dtype, text)
-    returns a whole line.
+    const(number, dtype) and cast(text, from, to) return expressions.
     """
 
     name: str
     forms: Mapping[str, Form]
     const: Callable[[bool | int | float, torch.dtype], str]
     cast: Callable[[str, torch.dtype, torch.dtype], str]
-    declare: Callable[[str, torch.dtype, str], str]
 
 
-def expression(
-    dialect: Dialect, value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]
-) -> str:
-    """The text of one value, given the texts and dtypes of its operands. KeyError: the dialect
-    lacks it.
-    """
+def expression(dialect: Dialect, values: Sequence[Value], number: int) -> str:
+    """The text of one value, whose operands are v{number}. KeyError: the dialect lacks it."""
+    value = values[number]
+    args = tuple([f"v{arg}" for arg in value.args])
+    dtypes = tuple([values[arg].dtype for arg in value.args])
     if value.op == "const":
         return dialect.const(value.attr, value.dtype)
     if value.op == "cast":
@@ -151,9 +165,3 @@ def expression(
     kind = kind_of(dtypes[-1])
     form = dialect.forms.get(f"{value.op}:{kind}") or dialect.forms[value.op]
     return form.format(*args) if isinstance(form, str) else form(value, args, dtypes)
-
-
-def statement(dialect: Dialect, name: str, value: Value, args: tuple[str, ...],
-              dtypes: tuple[torch.dtype, ...]) -> str:  # fmt: skip
-    """One line that declares `name` as the value."""
-    return dialect.declare(name, value.dtype, expression(dialect, value, args, dtypes))

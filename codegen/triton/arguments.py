@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.symbolic.expr import Expr, Sum, bounds_of, evaluate, hint_of
+from ..loops import lines
 from ..loops.extents import NOMINAL
 from . import dialect
 
@@ -27,17 +28,8 @@ INT32 = 2**31
 _DTYPES = {"i64": torch.int64, "i32": torch.int32, "fp64": torch.float64}
 
 
-class Numbers:
-    """The expressions that a kernel takes, in the order in which its text first needs them."""
-
-    def __init__(self) -> None:
-        self.names: dict[Expr, str] = {}
-
-    def text(self, value: Any) -> str:
-        """A literal, or the name of an argument."""
-        if isinstance(value, Expr):
-            return self.names.setdefault(value, f"n{len(self.names)}")
-        return str(value)
+class Numbers(lines.Numbers):
+    """The expressions that a kernel takes."""
 
     def scalar(self, value: Any, dtype: torch.dtype) -> str:
         """The expression of a `number` value: converted as torch converts a Python scalar."""

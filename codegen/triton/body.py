@@ -8,34 +8,19 @@ along the dimensions of the axes in its index, and takes their masks. Reductions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from ...ir.dataclass import dataclass, field
 from ...ir.symbolic.expr import Expr
 from ..loops import loop_nest, online_reductions, operators
-from ..loops.loop_nest import Index
+from ..loops.lines import Lines
+from ..loops.loop_nest import Index, Value
 from . import memory, reductions
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
 from .tiling import Dim, Plan
-
-
-@dataclass(slots=True)
-class Body:
-    """Lines of text, not yet indented below the function's head."""
-
-    lines: list[str] = field(default_factory=list)
-    depth: int = 0
-
-    def add(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-
-def body_of(plan: Plan, parameters: Sequence[str], numbers: Numbers) -> Body:
-    """The lines of one program; `numbers` gets the expressions that they use."""
-    return Writer(plan, parameters, numbers).write()
 
 
 class Writer:
@@ -53,7 +38,7 @@ class Writer:
         self.plan = plan
         self.nest = plan.nest
         self.parameters = parameters
-        self.body = Body()
+        self.body = Lines("    ")
         self.level = loop_nest.levels(self.nest)
         looped = any(dim.looped for dim in plan.dims)
         self.pairs = reductions.paired(plan) if looped else {}
@@ -72,7 +57,7 @@ class Writer:
         self.along = self._along()
         self.asserted: set[int] = set()
 
-    def write(self) -> Body:
+    def write(self) -> Lines:
         self._places()
         looped = next((dim for dim in self.plan.dims if dim.looped and dim.constant), None)
         if looped is not None:
@@ -82,23 +67,21 @@ class Writer:
         if line is not None:
             pid = "tl.program_id(0)" + ".to(tl.int64)" * line.wide
             end = self.numbers.text(line.extent)
-            self.body.add(f"if ({pid} + 1) * {line.constant} <= {end}:")
             masked, self.plan = self.plan, replace(self.plan, dims=(replace(line, full=True),))
-            self._tile(True)
-            self.body.add("else:")
+            with self.body.block(f"if ({pid} + 1) * {line.constant} <= {end}:"):
+                self._tile()
             self.plan = masked
-        self._tile(line is not None)
+        with nullcontext() if line is None else self.body.block("else:"):
+            self._tile()
         return self.body
 
-    def _tile(self, indented: bool) -> None:
+    def _tile(self) -> None:
         """The values and stores of a tile that holds all the work of a program."""
-        self.body.depth += indented
         self.asserted.clear()  # the assertions were written in another branch
         for number in range(len(self.nest.values)):
             self.value(number)
         for store in self.nest.stores:
-            self.body.add(memory.store(self, store))
-        self.body.depth -= indented
+            self.body.put(memory.store(self, store))
 
     # --- positions: the element of each dimension and of each axis ---
 
@@ -108,7 +91,7 @@ class Writer:
         number = "tl.program_id(0)"
         several = [dim for dim in spread if not dim.single]
         if len(several) > 1:
-            self.body.add(f"pid = {number}")
+            self.body.put(f"pid = {number}")
             number = "pid"
         for dim in reversed(spread):
             part = "0"
@@ -118,20 +101,20 @@ class Writer:
                     count = self._narrow(
                         f"tl.cdiv({self.numbers.text(dim.extent)}, {dim.constant})", dim.extent
                     )
-                    self.body.add(f"{dim.name}_pid = {number} % {count}")
+                    self.body.put(f"{dim.name}_pid = {number} % {count}")
                     part = f"{dim.name}_pid"
                     rest = f"{number} // {count}"
                     if dim is several[1]:
                         number = rest
                     else:
-                        self.body.add(f"pid = {rest}")
+                        self.body.put(f"pid = {rest}")
             self.place(dim, part)
 
     def place(self, dim: Dim, part: str) -> None:
         if not dim.constant:
             # it comes from a loop variable, whose type is that of the loop
             whole = f"tl.full((), {part}, tl.int64)"
-            self.body.add(f"{dim.name} = {whole if dim.looped else part}")
+            self.body.put(f"{dim.name} = {whole if dim.looped else part}")
         else:
             part = f"({part})" if "//" in part else part
             part = f"{part}.to(tl.int64)" if dim.wide and not dim.looped else part
@@ -139,9 +122,9 @@ class Writer:
             base = f"{part} + " if dim.looped else base
             line = f"{base}tl.arange(0, {dim.constant}){dim.view}"
             wide = ".to(tl.int64)" if dim.wide and dim.looped else ""
-            self.body.add(f"{dim.name} = ({line}){wide}" if wide else f"{dim.name} = {line}")
+            self.body.put(f"{dim.name} = ({line}){wide}" if wide else f"{dim.name} = {line}")
         if dim.masked:
-            self.body.add(f"{dim.name}_mask = {dim.name} < {self.numbers.text(dim.extent)}")
+            self.body.put(f"{dim.name}_mask = {dim.name} < {self.numbers.text(dim.extent)}")
         self._axes(dim)
 
     def _narrow(self, text: str, *of: Any) -> str:
@@ -163,7 +146,7 @@ class Writer:
                 if position:
                     text += f" % {self._divisor(dim, self.sizes[axis])}"
                 self.axis_name[axis] = f"i{axis}"
-                self.body.add(f"i{axis} = {text}")
+                self.body.put(f"i{axis} = {text}")
             below = below * self.sizes[axis]
 
     def _divisor(self, dim: Dim, number: Any) -> str:
@@ -194,28 +177,39 @@ class Writer:
 
     def value(self, number: int) -> None:
         value = self.nest.values[number]
-        name = f"v{number}"
-        if value.op in loop_nest.LOADS:
-            self.body.add(f"{name} = {memory.load(self, value)}")
-        elif value.op == "inside":
-            self.body.add(f"{name} = {memory.inside(self, value)}")
-        elif value.op == "checked":
-            if number not in self.asserted:  # once, even if several passes over a row use it
-                self.asserted.add(number)
-                self.body.add(memory.checked(self, number))
-            self.body.add(f"{name} = v{value.args[0]}")
-        elif value.op == "index":
-            self.body.add(f"{name} = {memory.position(self, value)}")
-        elif value.op == "reduce":
-            reductions.fold(self, number)
-        elif value.op == "scan":
-            reductions.scan(self, number)
-        elif value.op == "number":
-            self.body.add(f"{name} = {self.numbers.scalar(value.attr, value.dtype)}")
+        if value.op in _WRITERS:
+            _WRITERS[value.op](self, number)
+        elif value.op in _TEXTS:
+            self.body.put(f"v{number} = {_TEXTS[value.op](self, value)}")
         else:
-            args = tuple(f"v{arg}" for arg in value.args)
-            dtypes = tuple(self.nest.values[arg].dtype for arg in value.args)
-            self.body.add(operators.statement(DIALECT, name, value, args, dtypes))
+            text = operators.expression(DIALECT, self.nest.values, number)
+            self.body.put(f"v{number} = {text}")
+
+
+def _checked(writer: Writer, number: int) -> None:
+    if number not in writer.asserted:  # once, even if several passes over a row use it
+        writer.asserted.add(number)
+        writer.body.put(memory.checked(writer, number))
+    writer.body.put(f"v{number} = v{writer.nest.values[number].args[0]}")
+
+
+def _number(writer: Writer, value: Value) -> str:
+    return writer.numbers.scalar(value.attr, value.dtype)
+
+
+# The values that depend on the tile: those that are one expression, and those that take lines.
+_TEXTS: dict[str, Callable[[Writer, Value], str]] = {
+    "load": memory.load,
+    "load_if": memory.load,
+    "inside": memory.inside,
+    "index": memory.position,
+    "number": _number,
+}
+_WRITERS: dict[str, Callable[[Writer, int], None]] = {
+    "checked": _checked,
+    "reduce": reductions.fold,
+    "scan": reductions.scan,
+}
 
 
 def _is_one(number: Any) -> bool:

@@ -42,8 +42,8 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
     if not dtype.is_floating_point:
         return f"tl.full((), {int(number)}, {TYPES[dtype][0]})"
     value = float(number)
-    if dtype == torch.float32:  # round once, here, as torch does for a Python scalar
-        value = torch.tensor(value, dtype=torch.float64).to(torch.float32).item()
+    if dtype == torch.float32:
+        value = operators.single(value)
     if value == 0 and math.copysign(1, value) < 0:  # tl.full makes +0 of every zero
         return f"(tl.full((), -1.0, {TYPES[dtype][0]}) * 0.0)"
     return f"tl.full((), {literal(value)}, {TYPES[dtype][0]})"
@@ -71,10 +71,6 @@ def cast(text: str, source: torch.dtype, target: torch.dtype) -> str:
     if source in _NARROW_FLOATS and steps[0] != torch.float32:
         steps.insert(0, torch.float32)
     return text + "".join(f".to({TYPES[step][0]})" for step in steps)
-
-
-def _declare(name: str, dtype: torch.dtype, text: str) -> str:
-    return f"{name} = {text}"
 
 
 def _by_float(single: str, double: str) -> operators.Form:
@@ -109,9 +105,9 @@ def _library(name: str, arity: int = 1) -> str:
 
 _NAN = ", propagate_nan=tl.PropagateNan.ALL)"
 FORMS: dict[str, operators.Form] = {
-    "add": "{0} + {1}",
-    "sub": "{0} - {1}",
-    "mul": "{0} * {1}",
+    # Triton's // and % of integers are C's
+    **operators.INFIX,
+    "int_trunc_div": "{0} // {1}",
     "div": _by_float("tl.div_rn({0}, {1})", "{0} / {1}"),
     "fma": "tl.fma({0}, {1}, {2})",
     "neg:f": "{0} * -1.0",  # Triton's -x is 0 - x, which loses the sign of zero
@@ -122,27 +118,16 @@ FORMS: dict[str, operators.Form] = {
     "remainder": "_remainder({0}, {1})",
     "floor_div": "_floor_div({0}, {1})",
     "int_floor_div": "_int_floor_div({0}, {1})",
-    "int_trunc_div": "{0} // {1}",  # Triton's // and % of integers are C's
     "int_remainder": "_int_remainder({0}, {1})",
-    "int_fmod": "{0} % {1}",
     "maximum:f": "tl.maximum({0}, {1}" + _NAN,
     "minimum:f": "tl.minimum({0}, {1}" + _NAN,
     "maximum:i": "tl.maximum({0}, {1})",
     "minimum:i": "tl.minimum({0}, {1})",
     "fmax": "_fmax({0}, {1})",
     "fmin": "_fmin({0}, {1})",
-    "and": "{0} & {1}",
-    "or": "{0} | {1}",
-    "xor": "{0} ^ {1}",
     "not": _not,
     "shl": _shift("_shl"),
     "shr": _shift("_shr"),
-    "lt": "{0} < {1}",
-    "le": "{0} <= {1}",
-    "gt": "{0} > {1}",
-    "ge": "{0} >= {1}",
-    "eq": "{0} == {1}",
-    "ne": "{0} != {1}",
     "isnan": "{0} != {0}",
     "isinf": 'tl.abs({0}) == float("inf")',
     "isfinite": 'tl.abs({0}) < float("inf")',
@@ -169,7 +154,7 @@ FORMS: dict[str, operators.Form] = {
     **{name: _library(name, 2) for name in ("pow", "atan2", "hypot", "copysign")},
 }  # fmt: skip
 
-DIALECT = operators.Dialect("triton", FORMS, const, cast, _declare)
+DIALECT = operators.Dialect("triton", FORMS, const, cast)
 
 
 @dataclass(frozen=True, slots=True)

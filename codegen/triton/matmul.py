@@ -19,10 +19,11 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic
 from ...runtime.errors import BuildError
 from ..loops import loop_nest
+from ..loops.lines import Lines
 from ..loops.loop_nest import Index, LoopNest, Value
 from . import memory
 from .arguments import Numbers
-from .body import Body, Writer
+from .body import Writer
 from .dialect import TYPES
 from .renderer import TritonKernel, assemble, names
 from .tiling import Dim, Plan
@@ -232,7 +233,7 @@ class _Epilogue(_Part):
     def value(self, number: int) -> None:
         value = self.nest.values[number]
         if value.op == "load" and value.attr[0] == self.nest.tiled:
-            self.body.add(f"v{number} = tile")
+            self.body.put(f"v{number} = tile")
         else:
             super().value(number)
 
@@ -248,7 +249,7 @@ class _Template:
             added=None if product.added is None else _still(product.added),
         )
         self.product, self.nest, self.way, self.parameters = product, _still(nest), way, parameters
-        self.body, self.numbers = Body(), Numbers()
+        self.body, self.numbers = Lines("    "), Numbers()
         self.rows = Dim("y", (1,), product.m, way.rows, "YBLOCK", "[:, None]")
         self.columns = Dim("x", (2,), product.n, way.columns, "XBLOCK", "[None, :]")
         self.batch = Dim("z", (0,), product.batch, 1)
@@ -258,12 +259,12 @@ class _Template:
         self.right = _dims_of(self.product.right, self.batch, down, self.columns)
         self.over = _dims_of(self.nest, self.batch, self.rows, self.columns)
 
-    def write(self) -> Body:
+    def write(self) -> Lines:
         product, body = self.product, self.body
         self._programs()
         parts = {"y": "y_pid", "x": "x_pid", "z": "z_pid", "k": "start"}
-        body.add("acc = tl.zeros((YBLOCK, XBLOCK), tl.float32)")
-        body.add(f"for start in range(0, {product.k}, KBLOCK):")
+        body.put("acc = tl.zeros((YBLOCK, XBLOCK), tl.float32)")
+        body.put(f"for start in range(0, {product.k}, KBLOCK):")
         body.depth += 1
         for name, nest, dims, place in (
             ("left", product.left, self.left, 0),
@@ -275,23 +276,23 @@ class _Template:
             if any(dim.looped and dim.masked for dim in dims):
                 text = f"tl.where(k_mask, {text}, 0.0)"
                 text = f"({text}).to({TYPES[_dtype(nest)][0]})"
-            body.add(f"{name} = {text}")
+            body.put(f"{name} = {text}")
         # Full precision: that the library may round float32 factors is a setting that can change
         # while kernels are kept.
-        body.add('acc = tl.dot(left, right, acc, input_precision="ieee")')
+        body.put('acc = tl.dot(left, right, acc, input_precision="ieee")')
         body.depth -= 1
         if product.added is not None:
             over = _dims_of(product.added, self.batch, self.rows, self.columns)
             part = _Part(self, product.added, over, 2)
             part.places(parts)
-            body.add(f"acc += {part.element(whole=False)}.to(tl.float32)")
-        body.add(f"tile = acc.to({TYPES[product.dtype][0]})")
+            body.put(f"acc += {part.element(whole=False)}.to(tl.float32)")
+        body.put(f"tile = acc.to({TYPES[product.dtype][0]})")
         last = _Epilogue(self, self.nest, self.over, len(product.nests))
         last.places(parts)
         for number in loop_nest.needed(self.nest, [store.value for store in self.nest.stores]):
             last.value(number)
         for store in self.nest.stores:
-            body.add(memory.store(last, store))
+            body.put(memory.store(last, store))
         return body
 
     def _programs(self) -> None:
@@ -300,21 +301,21 @@ class _Template:
         """
         body, product = self.body, self.product
         rows, columns = self.rows.programs, self.columns.programs
-        body.add("pid = tl.program_id(0)")
+        body.put("pid = tl.program_id(0)")
         if product.batch > 1:
-            body.add(f"z_pid = pid // {rows * columns}")
-            body.add(f"pid = pid % {rows * columns}")
+            body.put(f"z_pid = pid // {rows * columns}")
+            body.put(f"pid = pid % {rows * columns}")
         if rows == 1 or columns == 1:
-            body.add(f"y_pid = {'pid' if columns == 1 else '0'}")
-            body.add(f"x_pid = {'0' if columns == 1 else 'pid'}")
+            body.put(f"y_pid = {'pid' if columns == 1 else '0'}")
+            body.put(f"x_pid = {'0' if columns == 1 else 'pid'}")
             return
         group = min(GROUP, rows)
-        body.add(f"first = pid // {group * columns} * {group}")
-        body.add(
+        body.put(f"first = pid // {group * columns} * {group}")
+        body.put(
             f"beside = {group}" if rows % group == 0 else f"beside = min({rows} - first, {group})"
         )
-        body.add(f"y_pid = first + pid % {group * columns} % beside")
-        body.add(f"x_pid = pid % {group * columns} // beside")
+        body.put(f"y_pid = first + pid % {group * columns} % beside")
+        body.put(f"x_pid = pid % {group * columns} // beside")
 
 
 def _still(nest: LoopNest) -> LoopNest:

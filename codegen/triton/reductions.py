@@ -6,6 +6,7 @@ that is longer than its tile: one loop over blocks of columns per phase.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import torch
@@ -58,17 +59,17 @@ def scan(writer: Writer, number: int) -> None:
         tile = f"tl.broadcast_to({tile}, {writer.plan.shape})"
     if columns.block == 1:
         if columns.looped:
-            writer.body.add(f"{acc} = {combine}({acc}, {tile})")
-        writer.body.add(f"v{number} = {acc if columns.looped else tile}")
+            writer.body.put(f"{acc} = {combine}({acc}, {tile})")
+        writer.body.put(f"v{number} = {acc if columns.looped else tile}")
         return
-    writer.body.add(f"x{number} = {_masked(writer, kind, value.dtype, tile)}")
+    writer.body.put(f"x{number} = {_masked(writer, kind, value.dtype, tile)}")
     found = f"tl.associative_scan(x{number}, 1, {combine})"
     if not columns.looped:
-        writer.body.add(f"v{number} = {found}")
+        writer.body.put(f"v{number} = {found}")
         return
-    writer.body.add(f"v{number} = {combine}({acc}, {found})")
+    writer.body.put(f"v{number} = {combine}({acc}, {found})")
     whole = f"tl.reduce(x{number}, 1, {combine}, keep_dims=True)"
-    writer.body.add(f"{acc} = {combine}({acc}, {whole})")
+    writer.body.put(f"{acc} = {combine}({acc}, {whole})")
 
 
 def _masked(writer: Writer, kind: str, dtype: torch.dtype, tile: str) -> str:
@@ -98,12 +99,12 @@ def _finish(writer: Writer, number: int, tile: str, position: str) -> None:
     kind = TYPES[value.dtype][0]
     if value.attr in ("argmax", "argmin"):
         pair = fold.finish.format(x=f"({tile}, {position})")
-        writer.body.add(f"w{number}, v{number} = {pair}")
-        writer.body.add(f"v{number} = v{number}.to({kind})")
+        writer.body.put(f"w{number}, v{number} = {pair}")
+        writer.body.put(f"v{number} = v{number}.to({kind})")
         return
     text = fold.finish.format(x=tile)
     narrow = value.dtype in (torch.int8, torch.int16, torch.uint8)  # tl.sum and tl.max widen these
-    writer.body.add(f"v{number} = ({text}).to({kind})" if narrow else f"v{number} = {text}")
+    writer.body.put(f"v{number} = ({text}).to({kind})" if narrow else f"v{number} = {text}")
 
 
 def _pass(writer: Writer, columns: Dim, step: int) -> None:
@@ -123,7 +124,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     along = [s for s in stores if writer.level[s.value] or writer.nest.moves_inner(s.index)]
     for store in stores:
         if store not in along:
-            writer.body.add(memory.store(writer, store))
+            writer.body.put(memory.store(writer, store))
     if not folds and not along:
         return
     folds.sort()
@@ -139,24 +140,24 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
     for number in inside:
         if values[number].op == "scan":
             _before(writer, number)
-    around, depth = writer.plan.around, writer.body.depth
-    if around is not None:
-        writer.body.add(f"for outside in range(0, {writer.numbers.text(around.extent)}):")
-        writer.body.depth += 1
-        writer.place(around, "outside")
-    end = writer.numbers.text(columns.extent)
-    writer.body.add(f"for start in range(0, {end}, {columns.constant}):")
-    writer.body.depth += 1
-    writer.place(columns, "start")
-    for number in inside:
-        writer.value(number)
-    for pair in seconds:  # before the other reductions, whose accumulators they read
-        _about_so_far(writer, pair)
-    for number in folds:
-        _fold_in(writer, number)
-    for store in along:
-        writer.body.add(memory.store(writer, store))
-    writer.body.depth = depth
+    around = writer.plan.around
+    with ExitStack() as loops:
+        if around is not None:
+            head = f"for outside in range(0, {writer.numbers.text(around.extent)}):"
+            loops.enter_context(writer.body.block(head))
+            writer.place(around, "outside")
+        end = writer.numbers.text(columns.extent)
+        head = f"for start in range(0, {end}, {columns.constant}):"
+        loops.enter_context(writer.body.block(head))
+        writer.place(columns, "start")
+        for number in inside:
+            writer.value(number)
+        for pair in seconds:  # before the other reductions, whose accumulators they read
+            _about_so_far(writer, pair)
+        for number in folds:
+            _fold_in(writer, number)
+        for store in along:
+            writer.body.put(memory.store(writer, store))
     for number in folds:
         _finish(writer, number, f"acc{number}", f"at{number}")
 
@@ -165,11 +166,11 @@ def _accumulator(writer: Writer, number: int) -> None:
     value = writer.nest.values[number]
     start = identity(value.attr, writer.nest.values[value.args[0]].dtype)
     kind = TYPES[writer.nest.values[value.args[0]].dtype][0]
-    writer.body.add(f"acc{number} = tl.full({writer.plan.shape}, {start}, {kind})")
+    writer.body.put(f"acc{number} = tl.full({writer.plan.shape}, {start}, {kind})")
     # greater than all positions: an equal value in the row comes first
     if value.attr in ("argmax", "argmin"):
         whole, beyond = ("int64", 2**63 - 1) if writer.plan.wide else ("int32", 2**31 - 1)
-        writer.body.add(f"at{number} = tl.full({writer.plan.shape}, {beyond}, tl.{whole})")
+        writer.body.put(f"at{number} = tl.full({writer.plan.shape}, {beyond}, tl.{whole})")
 
 
 def _before(writer: Writer, number: int) -> None:
@@ -177,7 +178,7 @@ def _before(writer: Writer, number: int) -> None:
     value = writer.nest.values[number]
     start = identity(loop_nest.SCANS[value.attr], value.dtype)
     shape = f"({writer.plan.dims[-2].constant}, 1)"
-    writer.body.add(f"acc{number} = tl.full({shape}, {start}, {TYPES[value.dtype][0]})")
+    writer.body.put(f"acc{number} = tl.full({shape}, {start}, {TYPES[value.dtype][0]})")
 
 
 def _fold_in(writer: Writer, number: int) -> None:
@@ -189,7 +190,7 @@ def _fold_in(writer: Writer, number: int) -> None:
     acc, at = f"acc{number}", f"at{number}"
     step = fold.step.format(acc=acc, position=at, x=tile, c=_column_numbers(writer))
     target = f"{acc}, {at}" if value.attr in ("argmax", "argmin") else acc
-    writer.body.add(f"{target} = {step}")
+    writer.body.put(f"{target} = {step}")
 
 
 # --- the second reductions of pairs, relative to the state of the first ones ---
@@ -197,10 +198,10 @@ def _fold_in(writer: Writer, number: int) -> None:
 
 def _about_nothing(writer: Writer, pair: Pair) -> None:
     kind, shape = TYPES[writer.nest.values[pair.number].dtype][0], writer.plan.shape
-    writer.body.add(f"acc{pair.number} = tl.full({shape}, 0.0, {kind})")
+    writer.body.put(f"acc{pair.number} = tl.full({shape}, 0.0, {kind})")
     if pair.what == "squares":  # means of lanes, and the number of blocks in them
-        writer.body.add(f"u{pair.number} = tl.full({shape}, 0.0, {kind})")
-        writer.body.add(f"k{pair.number} = tl.full((), 0.0, {kind})")
+        writer.body.put(f"u{pair.number} = tl.full({shape}, 0.0, {kind})")
+        writer.body.put(f"k{pair.number} = tl.full((), 0.0, {kind})")
 
 
 def _about_so_far(writer: Writer, pair: Pair) -> None:
@@ -208,17 +209,17 @@ def _about_so_far(writer: Writer, pair: Pair) -> None:
     number, tile = pair.number, f"v{pair.element}"
     if pair.what == "exp":
         tile = _masked(writer, "max", writer.nest.values[pair.element].dtype, tile)
-        writer.body.add(f"acc{number} = _exp_in(acc{pair.first}, acc{number}, {tile})")
+        writer.body.put(f"acc{number} = _exp_in(acc{pair.first}, acc{number}, {tile})")
         return
-    writer.body.add(f"k{number} += 1.0")
+    writer.body.put(f"k{number} += 1.0")
     old, new = f"u{number}, acc{number}", f"m{number}, s{number}"
     step = f"_squares_in({old}, {tile}, k{number})"
     if not writer.plan.dims[-1].masked:
-        writer.body.add(f"{old} = {step}")
+        writer.body.put(f"{old} = {step}")
         return
-    writer.body.add(f"{new} = {step}")
-    writer.body.add(f"u{number} = tl.where(c_mask, m{number}, u{number})")
-    writer.body.add(f"acc{number} = tl.where(c_mask, s{number}, acc{number})")
+    writer.body.put(f"{new} = {step}")
+    writer.body.put(f"u{number} = tl.where(c_mask, m{number}, u{number})")
+    writer.body.put(f"acc{number} = tl.where(c_mask, s{number}, acc{number})")
 
 
 def _moved_to(writer: Writer, columns: Dim, pair: Pair) -> None:
@@ -231,6 +232,6 @@ def _moved_to(writer: Writer, columns: Dim, pair: Pair) -> None:
         lanes = f"tl.arange(0, {columns.constant}){columns.view}"
         last = f"{writer.numbers.text(columns.extent)} - 1 - {lanes} + {columns.constant}"
         kind = TYPES[writer.nest.values[number].dtype][0]
-        writer.body.add(f"h{number} = (({last}) // {columns.constant}).to({kind})")
+        writer.body.put(f"h{number} = (({last}) // {columns.constant}).to({kind})")
         text = f"_squares_out(u{number}, acc{number}, h{number}, v{pair.shift})"
-    writer.body.add(f"v{number} = {text}")
+    writer.body.put(f"v{number} = {text}")

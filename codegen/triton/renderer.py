@@ -20,7 +20,7 @@ from ...runtime.errors import BuildError
 from ..loops.loop_nest import Buffer, LoopNest
 from . import compiler
 from .arguments import Numbers
-from .body import Body, body_of
+from .body import Writer
 from .devices import error_of
 from .dialect import HELPERS, TYPES, helpers_of
 from .tiling import Plan, Tiling, choices, plan_of
@@ -95,7 +95,7 @@ def render(
     parameters = names(nest.buffers)
     plan: Plan = plan_of(nest, tiling)
     numbers = Numbers()
-    body: Body = body_of(plan, parameters, numbers)
+    body = Writer(plan, parameters, numbers).write()
     arguments = [
         (parameter, "*" + TYPES[buffer.dtype][1])
         for parameter, buffer in zip(parameters, nest.buffers, strict=True)
