@@ -11,7 +11,6 @@ import functools
 import math
 import re
 from importlib import resources
-from typing import Any
 
 import torch
 
@@ -70,14 +69,7 @@ def const(number: bool | int | float, dtype: torch.dtype) -> str:
 
 def identity(kind: str, dtype: torch.dtype) -> str:
     """The start value of a reduction of this type."""
-    number: Any = REDUCTIONS[kind].identity
-    if math.isinf(number) and not dtype.is_floating_point:
-        if dtype == torch.bool:
-            number = number > 0
-        else:
-            limits = torch.iinfo(dtype)
-            number = limits.max if number > 0 else limits.min
-    return const(number, dtype)
+    return const(REDUCTIONS[kind].start(dtype), dtype)
 
 
 def argument(text: str, dtype: torch.dtype) -> str:

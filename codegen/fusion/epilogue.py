@@ -159,12 +159,7 @@ def _split(nest: LoopNest, columns: int) -> LoopNest | None:
         step = index.strides[-1]
         return Index((*index.strides[:-1], step * columns, step), index.offset)
 
-    return replace(
-        nest,
-        inner=(*nest.inner[:-1], rows, columns),
-        values=tuple(loop_nest.with_indices(value, moved) for value in nest.values),
-        stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
-    )
+    return loop_nest.over(nest, nest.outer, (*nest.inner[:-1], rows, columns), moved)
 
 
 def _with_tile_stored(nest: LoopNest, node: Node) -> LoopNest:

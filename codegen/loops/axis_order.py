@@ -54,15 +54,9 @@ def _best(axes: list[int], indices: Sequence[Index], nest: LoopNest) -> list[int
 
 def permuted(nest: LoopNest, order: list[int]) -> LoopNest:
     """The nest with its axes in this order; the number of outer axes does not change."""
-    sizes = nest.outer + nest.inner
+    sizes = [(nest.outer + nest.inner)[axis] for axis in order]
 
     def moved(index: Index) -> Index:
         return replace(index, strides=tuple(index.strides[axis] for axis in order))
 
-    return replace(
-        nest,
-        outer=tuple(sizes[axis] for axis in order[: len(nest.outer)]),
-        inner=tuple(sizes[axis] for axis in order[len(nest.outer) :]),
-        values=tuple(loop_nest.with_indices(value, moved) for value in nest.values),
-        stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
-    )
+    return loop_nest.over(nest, sizes[: len(nest.outer)], sizes[len(nest.outer) :], moved)

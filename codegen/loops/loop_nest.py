@@ -141,6 +141,17 @@ class Reduction:
     identity: float
     law: str
 
+    def start(self, dtype: torch.dtype) -> bool | int | float:
+        """The identity in this type."""
+        if dtype.is_floating_point:
+            return self.identity
+        if dtype == torch.bool:
+            return self.identity > 0
+        if math.isinf(self.identity):
+            limits = torch.iinfo(dtype)
+            return limits.max if self.identity > 0 else limits.min
+        return int(self.identity)
+
 
 REDUCTIONS: dict[str, Reduction] = {
     "sum": Reduction(0, "integers wrap; float sums in blocks, the errors between blocks collected"),
@@ -336,6 +347,19 @@ def with_indices(value: Value, change: Callable[[Index], Index]) -> Value:
     return replace(value, attr=change(value.attr)) if value.op == "index" else value
 
 
+def over(
+    nest: LoopNest, outer: Sequence[Any], inner: Sequence[Any], change: Callable[[Index], Index]
+) -> LoopNest:
+    """The same nest over other axes, with `change` applied to each index."""
+    return replace(
+        nest,
+        outer=tuple(outer),
+        inner=tuple(inner),
+        values=tuple([with_indices(value, change) for value in nest.values]),
+        stores=tuple([replace(store, index=change(store.index)) for store in nest.stores]),
+    )
+
+
 def collapse(nest: LoopNest) -> LoopNest:
     """The same nest with as few axes as possible.
 
@@ -355,13 +379,7 @@ def collapse(nest: LoopNest) -> LoopNest:
     new_sizes = [math.prod(sizes[axis] for axis in group) for group in groups]
     if n_outer == len(groups) and not nest.has_reduction:
         n_outer = 0  # rows of one element each, without reductions
-    return replace(
-        nest,
-        outer=tuple(new_sizes[:n_outer]),
-        inner=tuple(new_sizes[n_outer:]),
-        values=tuple(with_indices(value, merged) for value in nest.values),
-        stores=tuple(replace(store, index=merged(store.index)) for store in nest.stores),
-    )
+    return over(nest, new_sizes[:n_outer], new_sizes[n_outer:], merged)
 
 
 def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:

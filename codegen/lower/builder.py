@@ -38,18 +38,12 @@ CONSTANTS = frozenset({
 })  # fmt: skip
 
 
-class Builder:
+class Values:
     """The list of values of one nest while it is made. Equal values are one value."""
 
-    def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element, fetch: Fetch) -> None:
-        self.axes, self.n_outer, self.fetch = axes, n_outer, fetch
+    def __init__(self) -> None:
         self.values: list[Value] = []
         self._known: dict[Any, int] = {}
-        self._element = element
-
-    def element(self, node: Node, where: Map) -> int:
-        """The value of a tensor's element; `fuse` decides whether it is computed here or loaded."""
-        return self._element(node, affine.clean(where, node.meta.shape, self.axes))
 
     def add(self, value: Value) -> int:
         key = (
@@ -91,6 +85,19 @@ class Builder:
 
     def scan(self, kind: str, number: int) -> int:
         return self.add(Value("scan", (number,), self.dtype(number), kind))
+
+
+class Builder(Values):
+    """The values of a nest that is made from nodes of a graph."""
+
+    def __init__(self, axes: tuple[int, ...], n_outer: int, element: Element, fetch: Fetch) -> None:
+        super().__init__()
+        self.axes, self.n_outer, self.fetch = axes, n_outer, fetch
+        self._element = element
+
+    def element(self, node: Node, where: Map) -> int:
+        """The value of a tensor's element; `fuse` decides whether it is computed here or loaded."""
+        return self._element(node, affine.clean(where, node.meta.shape, self.axes))
 
     def index(self, form: Index, dtype: torch.dtype = torch.int64) -> int:
         """The value of a form: an int64; for a form without terms an int32, if the caller knows

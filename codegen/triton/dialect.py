@@ -202,15 +202,10 @@ def identity(reduction: str, dtype: torch.dtype) -> str:
     """The value of masked elements and the start of accumulators: a number of the argument's own
     dtype.
     """
-    number = REDUCTIONS[reduction].identity
-    if dtype.is_floating_point:
-        return literal(number)
+    number = REDUCTIONS[reduction].start(dtype)
     if dtype == torch.bool:
-        return const(number > 0, dtype)
-    if math.isinf(number):
-        limits = torch.iinfo(dtype)
-        number = limits.max if number > 0 else limits.min
-    return str(int(number))
+        return const(number, dtype)
+    return literal(number) if dtype.is_floating_point else str(number)
 
 
 # Functions that kernels call: put before a kernel whose text names them.

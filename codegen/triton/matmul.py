@@ -325,11 +325,7 @@ def _still(nest: LoopNest) -> LoopNest:
         steps = zip(index.strides, nest.inner, strict=True)
         return replace(index, strides=tuple(stride if size > 1 else 0 for stride, size in steps))
 
-    return replace(
-        nest,
-        values=tuple(loop_nest.with_indices(value, moved) for value in nest.values),
-        stores=tuple(replace(store, index=moved(store.index)) for store in nest.stores),
-    )
+    return loop_nest.over(nest, nest.outer, nest.inner, moved)
 
 
 def _dims_of(nest: LoopNest, *dims: Dim) -> tuple[Dim, ...]:

@@ -11,7 +11,6 @@ pointwise consumer, stay the library's.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ...ir.dataclass import dataclass
@@ -21,7 +20,7 @@ from ...ir.symbolic.expr import is_symbolic
 from ..analysis.dataflow import memory_of
 from ..kernels.matmul_f32 import FACTORS, operands
 from ..loops.kernel import Kernel, Prologue
-from ..loops.loop_nest import Index, LoopNest, with_indices
+from ..loops.loop_nest import Index, LoopNest, over
 from . import matmul
 from .matmul import FLOATS, Configuration, Product, plain_factor
 from .renderer import TritonKernel
@@ -124,12 +123,7 @@ def factor(node: Node, prologue: Prologue) -> LoopNest | None:
             tuple([index.strides[axis] * steps for _size, axis, steps in moves]), index.offset
         )
 
-    return replace(
-        nest,
-        inner=tuple([size for size, _axis, _steps in moves]),
-        values=tuple([with_indices(value, moved) for value in nest.values]),
-        stores=(replace(store, index=moved(store.index)),),
-    )
+    return over(nest, nest.outer, [size for size, _axis, _steps in moves], moved)
 
 
 def _walked(

@@ -15,14 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from ...ir.dataclass import dataclass
+from ...ir.graph.layout import contiguous_strides
 from ...ir.symbolic.expr import is_symbolic
 from ..loops import axis_order, loop_nest, online_reductions
 from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
+from ..lower.builder import Values
 from .arguments import DIVISOR
 from .tiling import plan_of
 
@@ -247,7 +248,7 @@ class _Splitter:
         return made
 
 
-class _Nest:
+class _Nest(Values):
     """A nest that is made of values of the split nest. `rows_at`: its first axis that counts rows;
     `cut`: its rows are parts.
     """
@@ -263,7 +264,7 @@ class _Nest:
     ) -> None:
         self.owner, self.suffix = owner, suffix
         self.outer, self.inner, self.rows_at, self.cut = outer, inner, rows_at, cut
-        self.values: list[Value] = []
+        super().__init__()
         self.numbers: dict[int, int] = {}  # a value of the split nest -> its number here
         self.guarded: dict[tuple[int, str], int] = {}
         self.buffers: list[Buffer] = []
@@ -292,19 +293,19 @@ class _Nest:
         rest = along if self.suffix == "rest" else (0,) * len(self.inner)
         return Index((*rows, *rest), index.offset)
 
-    def _index(self, first: int, strides: tuple[int, ...]) -> Index:
+    def index(self, first: int, strides: tuple[int, ...]) -> Index:
         after = len(self.outer) + len(self.inner) - first - len(strides)
         return Index((0,) * first + strides + (0,) * after)
 
     def row_index(self) -> Index:
-        return self._index(self.rows_at, _row_major(self.owner.nest.outer))
+        return self.index(self.rows_at, contiguous_strides(self.owner.nest.outer))
 
     def part_index(self) -> Index:
         """The index of a partial result: rows are contiguous."""
         counts, rows = self.owner.counts, self.owner.nest.outer
-        strides = _row_major((*counts, *rows))
+        strides = contiguous_strides((*counts, *rows))
         if self.cut:
-            return self._index(0, strides)
+            return self.index(0, strides)
         return Index((*strides[len(counts) :], *strides[: len(counts)]))
 
     def buffer(self, place: int, written: bool = False) -> int:
@@ -324,20 +325,15 @@ class _Nest:
 
     # --- values ---
 
-    def add(self, op: str, args: tuple[int, ...], dtype: torch.dtype, attr: Any = None) -> int:
-        self.values.append(Value(op, args, dtype, attr))
+    def add(self, value: Value) -> int:
+        if value.op == "reduce" and value in self.values:
+            return self.values.index(value)
+        self.values.append(value)
         return len(self.values) - 1
-
-    def apply(self, op: str, *args: int) -> int:
-        asks = op in ("eq", "isnan", "isinf")
-        return self.add(op, args, torch.bool if asks else self.values[args[-1]].dtype)
-
-    def const(self, number: Any, dtype: torch.dtype) -> int:
-        return self.add("const", (), dtype, number)
 
     def load(self, place: int, index: Index) -> int:
         buffer = self.buffer(place)
-        return self.add("load", (), self.buffers[buffer].dtype, (buffer, index))
+        return self.add(Value("load", (), self.buffers[buffer].dtype, (buffer, index)))
 
     def get(self, number: int) -> int:
         """The value; a value of the row that earlier nests computed is loaded."""
@@ -365,8 +361,7 @@ class _Nest:
             value = replace(value, attr=(self.buffer(buffer), index))
             if self.inside is not None and index.strides[self._piece()]:
                 value = self._load_if(value)
-        self.values.append(value)
-        self.numbers[number] = len(self.values) - 1
+        self.numbers[number] = self.add(value)
 
     def _load_if(self, value: Value) -> Value:
         """A load of an element that may be after the end of the row."""
@@ -386,7 +381,7 @@ class _Nest:
         strides = [0] * (len(self.outer) + len(self.inner))
         strides[parts.whole], strides[self._piece()] = parts.length, 1
         form = (Index(tuple(strides)), 0, self.owner.nest.inner[parts.whole])
-        return self.add("inside", (), torch.bool, (form,))
+        return self.add(Value("inside", (), torch.bool, (form,)))
 
     def kept(self, value: int, kind: str) -> int:
         """The value where the row has an element, elsewhere the identity of a reduction of
@@ -395,16 +390,13 @@ class _Nest:
         if self.inside is None:
             return value
         if (value, kind) not in self.guarded:
-            other = self.const(_identity(kind, self.values[value].dtype), self.values[value].dtype)
+            dtype = self.dtype(value)
+            other = self.const(REDUCTIONS[kind].start(dtype), dtype)
             self.guarded[value, kind] = self.apply("where", self.inside, value, other)
         return self.guarded[value, kind]
 
-    def reduce(self, kind: str, value: int, dtype: torch.dtype | None = None) -> int:
-        value = self.kept(value, kind)
-        made = Value("reduce", (value,), dtype or self.values[value].dtype, kind)
-        if made in self.values:
-            return self.values.index(made)
-        return self.add("reduce", (value,), made.dtype, kind)
+    def reduce(self, kind: str, number: int, dtype: torch.dtype | None = None) -> int:
+        return super().reduce(kind, self.kept(number, kind), dtype)
 
     def count(self, dtype: torch.dtype) -> int:
         """The number of elements of a part."""
@@ -416,9 +408,9 @@ class _Nest:
         strides = [0] * (len(self.outer) + len(self.inner))
         strides[first + parts.whole] = -parts.length * rest
         form = Index(tuple(strides), inner[parts.whole] * rest)
-        left = self.add("index", (), torch.int64, form)
+        left = self.add(Value("index", (), torch.int64, form))
         most = self.const(parts.length * rest, torch.int64)
-        return self.add("cast", (self.apply("minimum", left, most),), dtype)
+        return self.cast(self.apply("minimum", left, most), dtype)
 
 
 def _partial(made: _Nest, kind: str, number: int) -> int:
@@ -432,23 +424,23 @@ def _partial(made: _Nest, kind: str, number: int) -> int:
     value = made.get(element)
     if kind in ("argmax", "argmin"):
         parts, inner = owner.parts, owner.nest.inner
-        strides = _row_major(inner)[: parts.whole + 1]
+        strides = contiguous_strides(inner)[: parts.whole + 1]
         strides = (*strides[:-1], strides[-1] * parts.length)
-        first = made.add("index", (), torch.int64, made._index(0, strides))
+        first = made.add(Value("index", (), torch.int64, made.index(0, strides)))
         return made.apply("add", made.reduce(kind, value, torch.int64), first)
     if kind == "exp":
         away = made.apply("sub", value, _finite(made, made.reduce("max", value)))
         return made.reduce("sum", made.apply("exp", away))
     if kind == "squares":
         total = made.reduce("sum", value)
-        mean = made.apply("div", total, made.count(made.values[value].dtype))
+        mean = made.apply("div", total, made.count(made.dtype(value)))
         away = made.apply("sub", value, mean)
         return made.reduce("sum", made.apply("mul", away, away))
     return made.reduce(kind, value)
 
 
 def _finite(made: _Nest, top: int) -> int:
-    zero = made.const(0.0, made.values[top].dtype)
+    zero = made.const(0.0, made.dtype(top))
     return made.apply("where", made.apply("isinf", top), zero, top)
 
 
@@ -475,27 +467,11 @@ def _combined(made: _Nest, number: int, partial: dict[tuple[str, int], int]) -> 
         found, place = loaded
         best = made.reduce(value.attr[3:], found)
         taken = made.apply("eq", found, best)
-        if made.values[found].dtype.is_floating_point:
+        if made.dtype(found).is_floating_point:
             taken = made.apply("or", taken, made.apply("isnan", found))
         beyond = made.const(torch.iinfo(torch.int64).max, torch.int64)
         return made.reduce("min", made.apply("where", taken, place, beyond))
     return made.reduce(value.attr, loaded[0])
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-
-
-def _identity(kind: str, dtype: torch.dtype) -> Any:
-    number = REDUCTIONS[kind].identity
-    if dtype == torch.bool:
-        return number > 0
-    if dtype.is_floating_point:
-        return number
-    if math.isinf(number):
-        limits = torch.iinfo(dtype)
-        return limits.max if number > 0 else limits.min
-    return int(number)
 
 
 def _as_stored(nest: LoopNest) -> LoopNest:
