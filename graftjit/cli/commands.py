@@ -7,19 +7,52 @@ it: help and mistakes are answered before torch is imported.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+
+
+class Group(NamedTuple):
+    """Arguments under a title of their own in the help; without a title at most one of them may be
+    given."""
+
+    title: str
+    arguments: tuple[Argument, ...]
 
 
 class Command(NamedTuple):
-    """A command. `add` declares its arguments; `epilog` follows them in its help. `needs_all`: it
-    runs after all of graftjit is imported, else before torch is."""
+    """A command. `epilog` follows its arguments in its help. `needs_all`: it runs after all of
+    graftjit is imported, else before torch is."""
 
     name: str
     help: str
-    add: Callable[[argparse.ArgumentParser], None]
-    needs_all: bool
     epilog: str
+    arguments: tuple[Argument | Group, ...]
+    needs_all: bool = True
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Declare its arguments."""
+        for one in self.arguments:
+            if not isinstance(one, Group):
+                _declare(parser, [one])
+            elif one.title:
+                _declare(parser.add_argument_group(one.title), one.arguments)
+            else:
+                _declare(parser.add_mutually_exclusive_group(), one.arguments)
+
+
+def _declare(parser: argparse._ActionsContainer, arguments: Iterable[Argument]) -> None:
+    for names, options in arguments:
+        parser.add_argument(*names, **options)
+
+
+def _argument(*names: str, **options: Any) -> Argument:
+    return names, options
+
+
+def _flag(*names: str, help: str) -> Argument:
+    return names, {"action": "store_true", "help": help}
 
 
 def whole_number(text: str) -> int:
@@ -28,49 +61,49 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def _program(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("script", nargs="?", metavar="SCRIPT", help="a Python program")
-    parser.add_argument(
-        "-m",
-        dest="module",
-        nargs=argparse.REMAINDER,
-        metavar="MODULE",
+def _verbosity(help: str) -> Argument:
+    return _argument("-v", "--verbosity", type=whole_number, default=1, metavar="N", help=help)
+
+
+_JSON = _flag("--json", help="print JSON")
+_PROGRAM = (
+    _argument("script", nargs="?", metavar="SCRIPT", help="a Python program"),
+    _argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
         help="in place of SCRIPT: a module, followed by its arguments",
-    )
-    parser.add_argument(
+    ),
+    _argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script"
-    )
+    ),
+)  # fmt: skip
+_SAVE = _argument(
+    "--save", metavar="FILE", action="append", default=[],
+    help="write to FILE too; the suffix gives the form: .txt, .html, .json, .trace.json; may be"
+    " repeated",
+)  # fmt: skip
 
-
-def _save(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--save",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="write to FILE too; the suffix gives the form: .txt, .html, .json,"
-        " .trace.json; may be repeated",
-    )
-
-
-# -- demo ------------------------------------------------------------------------------------------
-_DEMO = """\
+_DEMO = Command(
+    "demo",
+    "handwritten digits: eager, @jit and compile side by side",
+    """\
 examples:
   python -m graftjit demo
   python -m graftjit demo --width 80
 
 exit status: 0 all three agree; 1 they do not
-"""
+""",
+    (
+        _argument(
+            "--width", type=int, default=None,
+            help="columns of the output (default: the terminal's)",
+        ),
+    ),
+)  # fmt: skip
 
-
-def _demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--width", type=int, default=None, help="columns of the output (default: the terminal's)"
-    )
-
-
-# -- explain ---------------------------------------------------------------------------------------
-_EXPLAIN = """\
+_EXPLAIN = Command(
+    "explain",
+    "run a script and report what was compiled, what was not, and why",
+    """\
 Arguments after SCRIPT (or after -m MODULE) go to the script.
 
 examples:
@@ -83,65 +116,45 @@ examples:
   python -m graftjit explain --stderr train.py > its_output.txt
 
 exit status: that of the script; 1 if a limit is exceeded; 2 if the arguments are wrong
-"""
+""",
+    (
+        Group("what to run", _PROGRAM),
+        Group("what to compile besides what the script jits", (
+            _flag("--all", help="every nn.Module that is called from outside another module"),
+            _flag("--graph-mode", help="every nn.Cell, as after set_context(mode=GRAPH_MODE)"),
+        )),
+        Group("where to write the report", (
+            _verbosity(
+                "0: the verdict; 1: one screen (the default); 2: everything, guards too;"
+                " 3: graphs and kernels too"
+            ),
+            _argument("--html", metavar="FILE", help="write one HTML page to FILE too"),
+            _argument("--json", metavar="FILE", help="write JSON to FILE too"),
+            _SAVE,
+            _flag(
+                "--stderr", help="print to stderr, so that stdout has only the script's output"
+            ),
+            _flag("-q", "--quiet", help="print no report; only write files and check limits"),
+        )),
+        Group("what to compare the report with", (
+            _argument(
+                "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
+            ),
+            *(
+                _argument(
+                    f"--max-{name}", type=whole_number, metavar="N",
+                    help=f"status 1 if there are more {name}",
+                )
+                for name in ("breaks", "recompiles")
+            ),
+        )),
+    ),
+)  # fmt: skip
 
-
-def _explain(parser: argparse.ArgumentParser) -> None:
-    _program(parser.add_argument_group("what to run"))
-    more = parser.add_argument_group("what to compile besides what the script jits")
-    more.add_argument(
-        "--all",
-        action="store_true",
-        help="every nn.Module that is called from outside another module",
-    )
-    more.add_argument(
-        "--graph-mode",
-        action="store_true",
-        help="every nn.Cell, as after set_context(mode=GRAPH_MODE)",
-    )
-    _explain_outputs(parser)
-    limits = parser.add_argument_group("what to compare the report with")
-    limits.add_argument(
-        "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
-    )
-    for name in ("breaks", "recompiles"):
-        limits.add_argument(
-            f"--max-{name}",
-            type=whole_number,
-            metavar="N",
-            help=f"status 1 if there are more {name}",
-        )
-
-
-def _explain_outputs(parser: argparse.ArgumentParser) -> None:
-    out = parser.add_argument_group("where to write the report")
-    out.add_argument(
-        "-v",
-        "--verbosity",
-        type=whole_number,
-        default=1,
-        metavar="N",
-        help="0: the verdict; 1: one screen (the default); 2: everything, guards too;"
-        " 3: graphs and kernels too",
-    )
-    out.add_argument("--html", metavar="FILE", help="write one HTML page to FILE too")
-    out.add_argument("--json", metavar="FILE", help="write JSON to FILE too")
-    _save(out)
-    out.add_argument(
-        "--stderr",
-        action="store_true",
-        help="print to stderr, so that stdout has only the script's output",
-    )
-    out.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        help="print no report; only write files and check limits",
-    )
-
-
-# -- bench -----------------------------------------------------------------------------------------
-_BENCH = """\
+_BENCH = Command(
+    "bench",
+    "run a script, then time the calls of its jitted functions beside plain Python",
+    """\
 Arguments after SCRIPT (or after -m MODULE) go to the script. Each call runs several times in turn:
 plain, jitted, and with --peer by torch.compile; the table shows medians. If results need gradients,
 only the forward is timed.
@@ -153,58 +166,52 @@ examples:
   python -m graftjit bench --json times.json train.py
 
 exit status: that of the script if it fails; 1 if results differ or nothing was jitted; 0 otherwise
-"""
+""",
+    (
+        *_PROGRAM,
+        _flag("--all", help="compile every nn.Module called from outside another"),
+        _flag("--peer", help="time torch.compile too"),
+        _argument("--json", metavar="FILE", help="write the times to FILE as JSON too"),
+    ),
+)
 
-
-def _bench(parser: argparse.ArgumentParser) -> None:
-    _program(parser)
-    parser.add_argument(
-        "--all", action="store_true", help="compile every nn.Module called from outside another"
-    )
-    parser.add_argument("--peer", action="store_true", help="time torch.compile too")
-    parser.add_argument("--json", metavar="FILE", help="write the times to FILE as JSON too")
-
-
-# -- trace -----------------------------------------------------------------------------------------
-_TRACE = """\
+_TRACE = Command(
+    "trace",
+    "the report of a run that GRAFTJIT_TRACE=DIR has written to a file",
+    """\
 examples:
   GRAFTJIT_TRACE=traces python train.py
   python -m graftjit trace traces/graftjit-4711.jsonl
   python -m graftjit trace --save report.html traces/graftjit-4711.jsonl
 
 exit status: 0 read; 2 there is no such file, or it is not a trace
-"""
+""",
+    (
+        _argument("file", metavar="FILE", help="the trace of one process, graftjit-PID.jsonl"),
+        _verbosity("0 to 3, as for explain"),
+        _SAVE,
+    ),
+)
 
-
-def _trace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the trace of one process, graftjit-PID.jsonl")
-    parser.add_argument(
-        "-v",
-        "--verbosity",
-        type=whole_number,
-        default=1,
-        metavar="N",
-        help="0 to 3, as for explain",
-    )
-    _save(parser)
-
-
-# -- doctor ----------------------------------------------------------------------------------------
-_DOCTOR = """\
+# it must work even if the rest of graftjit cannot be imported
+_DOCTOR = Command(
+    "doctor",
+    "versions, compiler, processor, GPU, kernel store; what is missing and how to fix it",
+    """\
 examples:
   python -m graftjit doctor
   python -m graftjit doctor --json | python -m json.tool
 
 exit status: 0 all is well; 1 something needs a fix (the rows marked FIX, each with what to do)
-"""
+""",
+    (_JSON,),
+    needs_all=False,
+)
 
-
-def _doctor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-# -- cache -----------------------------------------------------------------------------------------
-_CACHE = """\
+_CACHE = Command(
+    "cache",
+    "the kernel store on disk: where it is, how much it holds; clear it, save it, load it",
+    """\
 actions:
   info         where the store is and what it holds (the default)
   clear        remove every kernel; ask first on a terminal. Later runs build the kernels again
@@ -218,30 +225,28 @@ examples:
   python -m graftjit cache load kernels.bundle --digest 3f1c...
 
 exit status: 0 done; 1 not done; 2 the arguments are wrong, or there is no such file
-"""
+""",
+    (
+        _argument(
+            "action", nargs="?", choices=("info", "clear", "save", "load"), default="info",
+            metavar="ACTION", help="info, clear, save or load",
+        ),
+        _argument(
+            "file", nargs="?", metavar="FILE", help="the bundle that save writes and load reads"
+        ),
+        _argument(
+            "--digest", default="", help="load: refuse a bundle whose digest is another one"
+        ),
+        _flag("--yes", help="clear: do not ask"),
+        _JSON,
+    ),
+    needs_all=False,
+)  # fmt: skip
 
-
-def _cache(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("info", "clear", "save", "load"),
-        default="info",
-        metavar="ACTION",
-        help="info, clear, save or load",
-    )
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="the bundle that save writes and load reads"
-    )
-    parser.add_argument(
-        "--digest", default="", help="load: refuse a bundle whose digest is another one"
-    )
-    parser.add_argument("--yes", action="store_true", help="clear: do not ask")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-# -- codes -----------------------------------------------------------------------------------------
-_CODES = """\
+_CODES = Command(
+    "codes",
+    "explain the codes in reports, errors and warnings: cause, cost, cure (what to do), example",
+    """\
 examples:
   python -m graftjit codes GB104               one code, with an example before and after its cure
   python -m graftjit codes RC                  a family: GB breaks, PL plain frames, FB fallbacks,
@@ -251,70 +256,18 @@ examples:
   python -m graftjit codes --markdown          the whole table, as in docs/codes.md
 
 exit status: 0 found; 2 there is no such code or word
-"""
+""",
+    (
+        _argument(
+            "code", nargs="*", metavar="CODE",
+            help="a code, the two letters of a family, or a word",
+        ),
+        Group("", (
+            _JSON,
+            _flag("--markdown", help="print the whole table, as in docs/codes.md"),
+        )),
+    ),
+    needs_all=False,
+)  # fmt: skip
 
-
-def _codes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "code", nargs="*", metavar="CODE", help="a code, the two letters of a family, or a word"
-    )
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument(
-        "--markdown", action="store_true", help="print the whole table, as in docs/codes.md"
-    )
-
-
-COMMANDS = (
-    Command(
-        "demo",
-        "handwritten digits: eager, @jit and compile side by side",
-        _demo,
-        True,
-        _DEMO,
-    ),
-    Command(
-        "explain",
-        "run a script and report what was compiled, what was not, and why",
-        _explain,
-        True,
-        _EXPLAIN,
-    ),
-    Command(
-        "bench",
-        "run a script, then time the calls of its jitted functions beside plain Python",
-        _bench,
-        True,
-        _BENCH,
-    ),
-    Command(
-        "trace",
-        "the report of a run that GRAFTJIT_TRACE=DIR has written to a file",
-        _trace,
-        True,
-        _TRACE,
-    ),
-    # it must work even if the rest of graftjit cannot be imported
-    Command(
-        "doctor",
-        "versions, compiler, processor, GPU, kernel store; what is missing and how to fix it",
-        _doctor,
-        False,
-        _DOCTOR,
-    ),
-    Command(
-        "cache",
-        "the kernel store on disk: where it is, how much it holds; clear it, save it, load it",
-        _cache,
-        False,
-        _CACHE,
-    ),
-    Command(
-        "codes",
-        "explain the codes in reports, errors and warnings: cause, cost, cure (what to do),"
-        " example",
-        _codes,
-        False,
-        _CODES,
-    ),
-)
+COMMANDS = (_DEMO, _EXPLAIN, _BENCH, _TRACE, _DOCTOR, _CACHE, _CODES)
