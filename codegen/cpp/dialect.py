@@ -31,15 +31,8 @@ TYPES: dict[torch.dtype, tuple[str, str]] = {
     torch.int64: ("i64", "i64_t"),
 }
 WIDTH: dict[str, int] = {
-    "f32": 4,
-    "f64": 8,
-    "mask": 4,
-    "u8": 1,
-    "i8": 1,
-    "i16": 2,
-    "i32": 4,
-    "i64": 8,
-}
+    "f32": 4, "f64": 8, "mask": 4, "u8": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+}  # fmt: skip
 SCALAR: dict[str, str] = {
     "f32": "float", "f64": "double", "mask": "int", "u8": "u8_t", "i8": "i8_t", "i16": "i16_t",
     "i32": "i32_t", "i64": "i64_t",
@@ -194,8 +187,8 @@ def _towards_floor(name: str) -> operators.Form:
 
 
 FORMS: dict[str, operators.Form] = {
+    **{name: operators.call(name) for name in operators.OPS},
     **operators.INFIX,
-    "fma": "fma({0}, {1}, {2})",
     "neg": "-{0}",
     "int_floor_div": _towards_floor("div"),
     "int_remainder": _towards_floor("mod"),
@@ -209,18 +202,7 @@ FORMS: dict[str, operators.Form] = {
     "round": "rint({0})",
     "rsqrt:f": "1 / sqrt({0})",
     "reciprocal": "1 / {0}",
-    **{
-        name: name + "({0}" + ", {1}" * (arity > 1) + ", {2}" * (arity > 2) + ")"
-        for name, arity in {
-            "abs": 1, "sign": 1, "fmod": 2, "remainder": 2, "floor_div": 2, "maximum": 2,
-            "minimum": 2, "fmax": 2, "fmin": 2, "isinf": 1, "isfinite": 1, "signbit": 1, "where": 3,
-            "floor": 1, "ceil": 1, "trunc": 1, "sqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1,
-            "log2": 1, "log10": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1,
-            "atan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1,
-            "erf": 1, "erfc": 1, "sigmoid": 1, "pow": 2, "atan2": 2, "hypot": 2, "copysign": 2,
-        }.items()
-    },
-}  # fmt: skip
+}
 
 DIALECT = operators.Dialect("c++", FORMS, const, cast)
 

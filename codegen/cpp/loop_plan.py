@@ -36,9 +36,6 @@ SHORT_ROW, MANY_ITEMS = 1024, 64
 # The most vectors of a row that is reduced beside other rows; in longer rows the reduction of the
 # last vector hardly counts.
 SHORT_VECTORS = 16
-# operators that such rows may not have
-APART = frozenset(("load_if", "inside", "checked", "scan", "index"))
-PLACES = ("argmax", "argmin")  # reductions that give a position
 KEEP_COST = 8  # flops up to which a value is computed again instead of kept
 
 BYTES = frozenset((torch.bool, torch.uint8, torch.int8))
@@ -199,12 +196,8 @@ def short_rows(nest: LoopNest, lanes: int) -> bool:
         return False
     if any(nest.moves_inner(store.index) for store in nest.stores):
         return False
-    return not any(
-        value.op in APART
-        or (value.op == "reduce" and value.attr in PLACES)
-        or (value.op == "load" and value.args)
-        for value in nest.values
-    )
+    places = any(v.op == "reduce" and v.attr in loop_nest.PLACES for v in nest.values)
+    return not places and not squares.has(nest, squares.APART_IN_ROWS)
 
 
 def _items(sizes: tuple[Any, ...], axes: list[int]) -> int:

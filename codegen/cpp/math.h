@@ -1421,3 +1421,24 @@ template <class V, class S, class F> INLINE V in_turn(V v, S &before, F f) {
   for (int i = 0; i < W; ++i) v[i] = before = f(before, v[i]);
   return v;
 }
+
+//: fold <- memory
+template <class V> INLINE V turned(V v, int by) {
+  constexpr int N = sizeof(V) / sizeof(v[0]);
+  V r;
+  for (int i = 0; i < N; ++i) r[i] = v[(i + by) & (N - 1)];
+  return r;
+}
+typedef unsigned long long eights __attribute__((vector_size(W < 8 ? 8 : W)));
+template <class V, class F> INLINE V fold(V v, F f) {
+  if constexpr (sizeof(v[0]) == 1 && W >= 8) {  // bytes to be turned would go through memory
+#pragma GCC unroll 8
+    for (int by = W / 16; by; by /= 2) v = f(v, (V)turned((eights)v, by));
+#pragma GCC unroll 8
+    for (int by = 4; by; by /= 2) v = f(v, (V)((eights)v >> (by * 8)));
+    return splat<V>(v[0]);
+  }
+#pragma GCC unroll 8
+  for (int by = W / 2; by; by /= 2) v = f(v, turned(v, by));
+  return v;
+}

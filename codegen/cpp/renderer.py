@@ -83,10 +83,12 @@ def render(
     same text. `numbers` gets the expressions that each kernel takes, `texts` the text of each.
     """
     parts = [PREAMBLE]
-    # (lanes, whether all registers are bytes) -> sections
+    # (lanes, whether all registers are bytes) -> sections; `fold` reduces all lanes of a register
     wanted: dict[tuple[int, bool], set[str]] = {}
     for nest in nests:
-        found = wanted.setdefault((lane_count(nest, vector_bytes), of_bytes(nest)), {"memory"})
+        found = wanted.setdefault(
+            (lane_count(nest, vector_bytes), of_bytes(nest)), {"memory", "fold"}
+        )
         for value in nest.values:
             dtype = nest.values[value.args[0]].dtype if value.args else value.dtype
             section = section_of(value, dtype)
@@ -112,7 +114,7 @@ def render(
         )
         if numbers is not None:
             numbers.update({writer.nest.name: tuple(writer.numbers.names) for writer in writers})
-        text = library_text(names) + FOLD + "\n" + "\n".join(kernels)
+        text = library_text(names) + "\n" + "\n".join(kernels)
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
         if narrow:
             header = f"#define BYTES\n{header.replace(' {', '_bytes {', 1)}"
@@ -128,30 +130,6 @@ def _distinct(writers: list[Kernel], symbols: dict[str, str], texts: dict[str, s
         symbols[name] = first.setdefault(text.replace(f" {name}(", " (", 1), name)
         texts[name] = text
     return [texts[name] for name in first.values()]
-
-
-# Reduces all lanes of one accumulator; the result is in all lanes.
-FOLD = """
-template <class V> INLINE V turned(V v, int by) {
-  constexpr int N = sizeof(V) / sizeof(v[0]);
-  V r;
-  for (int i = 0; i < N; ++i) r[i] = v[(i + by) & (N - 1)];
-  return r;
-}
-typedef unsigned long long eights __attribute__((vector_size(W < 8 ? 8 : W)));
-template <class V, class F> INLINE V fold(V v, F f) {
-  if constexpr (sizeof(v[0]) == 1 && W >= 8) {  // bytes to be turned would go through memory
-#pragma GCC unroll 8
-    for (int by = W / 16; by; by /= 2) v = f(v, (V)turned((eights)v, by));
-#pragma GCC unroll 8
-    for (int by = 4; by; by /= 2) v = f(v, (V)((eights)v >> (by * 8)));
-    return splat<V>(v[0]);
-  }
-#pragma GCC unroll 8
-  for (int by = W / 2; by; by /= 2) v = f(v, turned(v, by));
-  return v;
-}
-"""
 
 
 def _needs_libm(names: set[str]) -> bool:

@@ -18,7 +18,7 @@ from ..loops.extents import is_symbolic
 from ..loops.loop_nest import Index, LoopNest
 from . import epilogue, kept_values, scan, squares, zeros
 from .dialect import identity, register
-from .loop_plan import CHUNK, PLACES, SPLIT_PARTS, SUM_BLOCK, Pass
+from .loop_plan import CHUNK, SPLIT_PARTS, SUM_BLOCK, Pass
 
 if TYPE_CHECKING:
     from .renderer import Kernel
@@ -49,7 +49,7 @@ class PassWriter:
         comparison that moves two registers takes longer.
         """
         kinds = [self.nest.values[number].attr for number in self.one.folds]
-        places = len(kinds) == 1 and kinds[0] in PLACES and self.kernel.lanes >= 16
+        places = len(kinds) == 1 and kinds[0] in loop_nest.PLACES and self.kernel.lanes >= 16
         return self.nest.hints.unroll or (8 if places and cost < 16 else 4 if cost < 16 else 2)
 
     def write(self, first: str, last: str, length: Any) -> None:
@@ -69,7 +69,7 @@ class PassWriter:
     def registers(self, number: int) -> list[tuple[str, str, str]]:
         """(letter, register type, text of the start) of each register of an accumulator."""
         found = [("a", *self.accumulator(number))]
-        if self.nest.values[number].attr in PLACES:
+        if self.nest.values[number].attr in loop_nest.PLACES:
             found.append(("k", self.place, self.nowhere))
         return found
 
@@ -99,7 +99,7 @@ class PassWriter:
         """
         kind = self.nest.values[number].attr
         target = f"a{number}_0"
-        if kind in PLACES:
+        if kind in loop_nest.PLACES:
             pick = ("later_" if later else "pick_") + kind.removeprefix("arg")
             return f"{pick}({target}, k{number}_0, {value}, {position});"
         return f"{target} = {combined(self.nest, number, target, value)};"
@@ -219,7 +219,7 @@ class PassWriter:
         position = ""
         if not self.plan.lanes_are_rows:
             text = f"keep({text}, {self.accumulator(number)[1]}, n)"
-        if value.attr in PLACES:
+        if value.attr in loop_nest.PLACES:
             position = self._position()
         self.put(self.combine(number, text, position, later=True))
 
@@ -280,7 +280,7 @@ class PassWriter:
             self.join(number)
             accumulator, place = f"a{number}_0", f"k{number}_0"
             kind = self.accumulator(number)[0]
-            if self.nest.values[number].attr in PLACES:
+            if self.nest.values[number].attr in loop_nest.PLACES:
                 if not self.plan.lanes_are_rows:
                     self.put("#pragma GCC unroll 8")
                     self.put("for (int by = W / 2; by; by /= 2)")

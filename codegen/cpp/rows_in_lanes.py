@@ -16,7 +16,7 @@ from ..loops import loop_nest
 from ..loops.extents import estimate, is_symbolic
 from . import scan
 from .dialect import register
-from .loop_plan import GROUPS, MANY_ROWS, PLACES, SUM_BLOCK, Pass
+from .loop_plan import GROUPS, MANY_ROWS, SUM_BLOCK, Pass
 from .row_pass import PassWriter
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def groups(kernel: Kernel) -> int:
     for one_pass in kernel.passes:
         if not kernel.homes.keys() >= set(one_pass.keeps):
             return 1
-        if any(nest.values[number].attr in PLACES for number in one_pass.folds):
+        if any(nest.values[number].attr in loop_nest.PLACES for number in one_pass.folds):
             return 1
         cost = sum(kernel.cost_of(number) for number in one_pass.body)
         registers = max(len(one_pass.folds) + len(scan.of(kernel, one_pass)), 1)

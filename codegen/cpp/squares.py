@@ -43,7 +43,7 @@ def _crosses(index: Index, along: int, lanes: int) -> bool:
     return index.strides[along] == 1 and index.strides[lanes] not in (0, 1, -1)
 
 
-def _has(nest: LoopNest, apart: frozenset[str]) -> bool:
+def has(nest: LoopNest, apart: frozenset[str]) -> bool:
     """Whether the nest has one of these operators or loads at positions from data."""
     return any(value.op in apart or (value.op == "load" and value.args) for value in nest.values)
 
@@ -84,7 +84,7 @@ def axis_for(nest: LoopNest, axes: list[int], lanes: int) -> int | None:
     last axis.
     """
     sizes, last = nest.outer + nest.inner, axes[-1]
-    if lanes < 4 or estimate(sizes[last]) < lanes or _has(nest, APART):
+    if lanes < 4 or estimate(sizes[last]) < lanes or has(nest, APART):
         return None
     found = [
         axis
@@ -150,7 +150,7 @@ def pays(nest: LoopNest, lanes: int) -> bool:
     columns, row = nest.inner[0], len(nest.outer) - 1
     if is_symbolic(columns) or columns < lanes or estimate(nest.outer[row]) < lanes:
         return False
-    if _has(nest, APART_IN_ROWS):
+    if has(nest, APART_IN_ROWS):
         return False
     met = [index for index in loop_nest.indices(nest) if nest.moves_inner(index)]
     across = [index for index in met if _crosses(index, row + 1, row)]

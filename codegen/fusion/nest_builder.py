@@ -20,6 +20,7 @@ from ..loops.affine import Map
 from ..loops.extents import estimate
 from ..loops.kernel import CPU, Kernel
 from ..loops.loop_nest import Index, LoopNest
+from ..loops.values import unroll
 from ..lower.builder import At, Builder, scatters
 from ..lower.matmul import rows_in_order, rows_together
 from .fuse import Fusion, Unit, identity
@@ -213,7 +214,7 @@ class _NestBuilder:
             tuple(written), tuple(describe(node) for node in calls),
         )  # fmt: skip
         if self.together:
-            nest = loop_nest.unroll(nest, len(self.outer) - 1)
+            nest = unroll(nest, len(self.outer) - 1)
         elif not self.products:
             nest = axis_order.in_memory(nest)
         written_to = (

@@ -23,6 +23,7 @@ from ..loops import affine, loop_nest
 from ..loops.affine import Map
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import Index, LoopNest, Value
+from ..loops.values import renumbered
 from ..lower.builder import At, Builder, first_meta
 from .fuse import Fusion, Unit
 from .nest_builder import describe
@@ -250,13 +251,9 @@ class _RowNest:
             written.append(
                 loop_nest.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
             )
-        kept = loop_nest.reached(self.builder.values, [value for _index, value in stores])
+        roots = [value for _index, value in stores]
+        values, numbers = renumbered(self.builder.values, roots)
         covers = dict.fromkeys(map(memory, calls))
-        numbers = {old: new for new, old in enumerate(kept)}
-        values = tuple(
-            replace(value, args=tuple(numbers[arg] for arg in value.args))
-            for value in (self.builder.values[old] for old in kept)
-        )
         nest = LoopNest(
             name,
             (),

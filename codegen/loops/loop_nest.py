@@ -174,8 +174,9 @@ REDUCTIONS: dict[str, Reduction] = {
     ),
 }
 
-# Reductions whose result depends on the position of an element in the row.
-OF_PLACES = ("argmax", "argmin", "first max", "first min")
+# Reductions that give the position of an element; those whose result depends on it.
+PLACES = ("argmax", "argmin")
+OF_PLACES = (*PLACES, "first max", "first min")
 
 # Reductions that a scan may use, as keys of REDUCTIONS. "in turn": one element after the other,
 # because another order might overflow where eager does not.
@@ -398,45 +399,6 @@ def _groups(nest: LoopNest, axes: Sequence[int], sizes: Sequence[int]) -> list[l
         else:
             groups.append([axis])
     return groups
-
-
-def unroll(nest: LoopNest, axis: int) -> LoopNest:
-    """The same nest without one of its outer axes.
-
-    A value that differs along the axis becomes one value per position; any other value is computed
-    once.
-    """
-    values: list[Value] = []
-    known: dict[Any, int] = {}
-
-    def moved(index: Index, place: int) -> Index:
-        rest = index.strides[:axis] + index.strides[axis + 1 :]
-        return Index(rest, index.offset + place * index.strides[axis])
-
-    def at(place: int) -> list[int]:
-        numbers: list[int] = []
-        for value in nest.values:
-            attr = value.attr
-            if value.op == "load":
-                attr = (attr[0], moved(attr[1], place))
-            elif value.op == "index":
-                attr = moved(attr, place)
-            new = replace(value, args=tuple(numbers[arg] for arg in value.args), attr=attr)
-            key = replace(new, attr=repr(attr)) if value.op == "const" else new
-            if key not in known:
-                known[key] = len(values)
-                values.append(new)
-            numbers.append(known[key])
-        return numbers
-
-    stores: list[Store] = []
-    for place in range(nest.outer[axis]):
-        numbers = at(place)
-        for store in nest.stores:
-            index = moved(store.index, place)
-            stores.append(replace(store, index=index, value=numbers[store.value]))
-    outer = nest.outer[:axis] + nest.outer[axis + 1 :]
-    return replace(nest, outer=outer, values=tuple(values), stores=tuple(stores))
 
 
 def check(nest: LoopNest) -> None:

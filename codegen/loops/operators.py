@@ -130,6 +130,12 @@ INFIX = {
 }  # fmt: skip
 
 
+def call(op: str, name: str = "") -> str:
+    """The form of an operator that is a call of a function, of the same name if none is given."""
+    arguments = ", ".join(f"{{{place}}}" for place in range(OPS[op].arity))
+    return f"{name or op}({arguments})"
+
+
 def single(number: float) -> float:
     """A number rounded to float32 once, as torch does for a Python scalar."""
     return ctypes.c_float(number).value

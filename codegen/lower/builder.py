@@ -24,11 +24,11 @@ from ..loops.affine import Map
 from ..loops.extents import surely
 from ..loops.loop_nest import Index, Value
 from ..loops.operators import OPS
+from ..loops.values import Values
 
 Element = Callable[[Node, Map], int]
 Fetch = Callable[[Node, Map, tuple[int, ...]], int]
 
-BOOLEAN = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "isfinite", "signbit"))
 aten = torch.ops.aten
 # operators whose result is the same number everywhere
 CONSTANTS = frozenset({
@@ -36,55 +36,6 @@ CONSTANTS = frozenset({
     aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.ones.default,
     aten.ones_like.default, aten.new_ones.default,
 })  # fmt: skip
-
-
-class Values:
-    """The list of values of one nest while it is made. Equal values are one value."""
-
-    def __init__(self) -> None:
-        self.values: list[Value] = []
-        self._known: dict[Any, int] = {}
-
-    def add(self, value: Value) -> int:
-        key = (
-            value.op,
-            value.args,
-            value.dtype,
-            repr(value.attr) if value.op == "const" else value.attr,
-        )
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self.values)
-            self.values.append(value)
-        return number
-
-    def dtype(self, number: int) -> torch.dtype:
-        return self.values[number].dtype
-
-    def const(self, number: Any, dtype: torch.dtype) -> int:
-        """A constant, or an expression whose value is an argument of the kernel."""
-        op = "number" if isinstance(number, Expr) else "const"
-        return self.add(Value(op, (), dtype, number))
-
-    def apply(self, op: str, *args: int) -> int:
-        dtype = torch.bool if op in BOOLEAN else self.dtype(args[-1])
-        return self.add(Value(op, args, dtype))
-
-    def cast(self, number: int, dtype: torch.dtype) -> int:
-        value = self.values[number]
-        if value.dtype == dtype:
-            return number
-        if value.op == "const":
-            return self.const(_convert(value.attr, value.dtype, dtype), dtype)
-        if value.op == "cast" and self.dtype(value.args[0]) == dtype and _holds(value.dtype, dtype):
-            return value.args[0]
-        return self.add(Value("cast", (number,), dtype))
-
-    def reduce(self, kind: str, number: int, dtype: torch.dtype | None = None) -> int:
-        return self.add(Value("reduce", (number,), dtype or self.dtype(number), kind))
-
-    def scan(self, kind: str, number: int) -> int:
-        return self.add(Value("scan", (number,), self.dtype(number), kind))
 
 
 class Builder(Values):
@@ -168,15 +119,6 @@ class Builder(Values):
         if value.op == "load" and value.dtype == torch.uint8:
             return 0, 255
         return -math.inf, math.inf
-
-
-def _convert(number: Any, source: torch.dtype, target: torch.dtype) -> Any:
-    return torch.tensor(number, dtype=source).to(target).item()
-
-
-def _holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
-    """Whether each value of `narrow` is a value of `wide`."""
-    return narrow in (torch.bfloat16, torch.float16) and wide in (torch.float32, torch.float64)
 
 
 def opmath(dtype: torch.dtype) -> torch.dtype:

@@ -99,8 +99,8 @@ def _not(value: Value, args: tuple[str, ...], dtypes: tuple[torch.dtype, ...]) -
     return f"{args[0]} ^ 255" if dtypes[0] == torch.uint8 else f"~{args[0]}"
 
 
-def _library(name: str, arity: int = 1) -> str:
-    return f"libdevice.{name}" + ("({0})" if arity == 1 else "({0}, {1})")
+def _library(op: str, name: str = "") -> str:
+    return operators.call(op, f"libdevice.{name or op}")
 
 
 _NAN = ", propagate_nan=tl.PropagateNan.ALL)"
@@ -114,7 +114,7 @@ FORMS: dict[str, operators.Form] = {
     "neg:i": "-{0}",
     "abs": "tl.abs({0})",
     "sign": "({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype)",
-    "fmod": _library("fmod", 2),
+    "fmod": _library("fmod"),
     "remainder": "_remainder({0}, {1})",
     "floor_div": "_floor_div({0}, {1})",
     "int_floor_div": "_int_floor_div({0}, {1})",
@@ -135,7 +135,7 @@ FORMS: dict[str, operators.Form] = {
     "where": "tl.where({0}, {1}, {2})",
     "floor": "tl.floor({0})",
     "ceil": "tl.ceil({0})",
-    "round": _library("rint"),
+    "round": _library("round", "rint"),
     "sqrt": _by_float("tl.sqrt_rn({0})", "tl.sqrt({0})"),
     "rsqrt": _library("rsqrt"),
     "reciprocal": _by_float("tl.div_rn(tl.full((), 1.0, tl.float32), {0})", "1.0 / {0}"),
@@ -148,10 +148,9 @@ FORMS: dict[str, operators.Form] = {
         for name in (
             "trunc", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
             "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
-            "erfc",
+            "erfc", "pow", "atan2", "hypot", "copysign",
         )
     },
-    **{name: _library(name, 2) for name in ("pow", "atan2", "hypot", "copysign")},
 }  # fmt: skip
 
 DIALECT = operators.Dialect("triton", FORMS, const, cast)

@@ -25,7 +25,7 @@ def fold(writer: Writer, number: int) -> None:
     """One value per row of a tile that holds the row."""
     value = writer.nest.values[number]
     tile = f"v{value.args[0]}"
-    full = {"r", "c"} if value.attr in ("argmax", "argmin") else {"c"}
+    full = {"r", "c"} if value.attr in loop_nest.PLACES else {"c"}
     if not full <= writer.along[value.args[0]]:
         tile = f"tl.broadcast_to({tile}, {writer.plan.shape})"
     dtype = writer.nest.values[value.args[0]].dtype
@@ -97,7 +97,7 @@ def _finish(writer: Writer, number: int, tile: str, position: str) -> None:
     value = writer.nest.values[number]
     fold = fold_of(value.attr, writer.nest.values[value.args[0]].dtype)
     kind = TYPES[value.dtype][0]
-    if value.attr in ("argmax", "argmin"):
+    if value.attr in loop_nest.PLACES:
         pair = fold.finish.format(x=f"({tile}, {position})")
         writer.body.put(f"w{number}, v{number} = {pair}")
         writer.body.put(f"v{number} = v{number}.to({kind})")
@@ -168,7 +168,7 @@ def _accumulator(writer: Writer, number: int) -> None:
     kind = TYPES[writer.nest.values[value.args[0]].dtype][0]
     writer.body.put(f"acc{number} = tl.full({writer.plan.shape}, {start}, {kind})")
     # greater than all positions: an equal value in the row comes first
-    if value.attr in ("argmax", "argmin"):
+    if value.attr in loop_nest.PLACES:
         whole, beyond = ("int64", 2**63 - 1) if writer.plan.wide else ("int32", 2**31 - 1)
         writer.body.put(f"at{number} = tl.full({writer.plan.shape}, {beyond}, tl.{whole})")
 
@@ -189,7 +189,7 @@ def _fold_in(writer: Writer, number: int) -> None:
     fold = fold_of(value.attr, dtype)
     acc, at = f"acc{number}", f"at{number}"
     step = fold.step.format(acc=acc, position=at, x=tile, c=_column_numbers(writer))
-    target = f"{acc}, {at}" if value.attr in ("argmax", "argmin") else acc
+    target = f"{acc}, {at}" if value.attr in loop_nest.PLACES else acc
     writer.body.put(f"{target} = {step}")
 
 

@@ -9,9 +9,7 @@ any one stays, as in eager's kernels on a GPU. `form` is the text of such a stor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -20,6 +18,7 @@ from ...ir.symbolic.expr import product
 from ...runtime.errors import BuildError
 from ..loops import loop_nest
 from ..loops.loop_nest import Buffer, Index, LoopNest, Scatter, Store, Value
+from ..loops.values import renumbered
 from ..lower.scatter import ATOMIC
 
 _ATOMICS = {"sum": "add", "max": "max", "min": "min"}
@@ -102,7 +101,7 @@ def _base(nest: LoopNest, store: Store, scatter: Scatter, name: str) -> Part:
         numbers: tuple[int, ...] = (source, store.buffer)
     else:
         assert scatter.filled is not None
-        values = list(_renumbered(nest.values, [scatter.filled])[0])
+        values = list(renumbered(nest.values, [scatter.filled])[0])
         values = [loop_nest.with_indices(value, _still) for value in values]
         buffers, numbers = (out,), (store.buffer,)
         if any(value.op in loop_nest.LOADS for value in values):
@@ -121,7 +120,7 @@ def _pruned(nest: LoopNest) -> Part:
     """The nest without values and buffers that nothing in it needs. Checks are needed."""
     checks = [number for number, value in enumerate(nest.values) if value.op == "checked"]
     roots = [number for store in nest.stores for number in store.needs]
-    values, new = _renumbered(nest.values, [*roots, *checks])
+    values, new = renumbered(nest.values, [*roots, *checks])
     used = {value.attr[0] for value in values if value.op in loop_nest.LOADS}
     used |= {store.buffer for store in nest.stores}
     numbers = tuple(sorted(used))
@@ -142,14 +141,3 @@ def _pruned(nest: LoopNest) -> Part:
     stores = tuple(stored(store) for store in nest.stores)
     made = replace(nest, buffers=buffers, values=tuple(map(moved, values)), stores=stores)
     return Part(made, numbers)
-
-
-def _renumbered(
-    values: Iterable[Value], roots: Iterable[int]
-) -> tuple[tuple[Value, ...], dict[int, int]]:
-    """The values that roots need, and their new numbers."""
-    values = tuple(values)
-    wanted = loop_nest.reached(values, roots)
-    new: dict[int, Any] = {number: place for place, number in enumerate(wanted)}
-    kept = (values[number] for number in wanted)
-    return tuple(replace(v, args=tuple(new[arg] for arg in v.args)) for v in kept), new

@@ -23,7 +23,7 @@ from ...ir.graph.layout import contiguous_strides
 from ...ir.symbolic.expr import is_symbolic
 from ..loops import axis_order, loop_nest, online_reductions
 from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
-from ..lower.builder import Values
+from ..loops.values import Values
 from .arguments import DIVISOR
 from .tiling import plan_of
 
@@ -184,7 +184,7 @@ class _Splitter:
             return [("max", pair.element), ("exp", number)]
         if pair is not None:
             return [("sum", pair.element), ("squares", number)]
-        if value.attr in ("argmax", "argmin"):
+        if value.attr in loop_nest.PLACES:
             return [(value.attr[3:], value.args[0]), (value.attr, value.args[0])]
         return [(value.attr, value.args[0])]
 
@@ -422,7 +422,7 @@ def _partial(made: _Nest, kind: str, number: int) -> int:
     element = number if pair is None or kind not in ("exp", "squares") else pair.element
     made.copy([element])
     value = made.get(element)
-    if kind in ("argmax", "argmin"):
+    if kind in loop_nest.PLACES:
         parts, inner = owner.parts, owner.nest.inner
         strides = contiguous_strides(inner)[: parts.whole + 1]
         strides = (*strides[:-1], strides[-1] * parts.length)
@@ -463,7 +463,7 @@ def _combined(made: _Nest, number: int, partial: dict[tuple[str, int], int]) -> 
         gap = made.apply("sub", made.apply("div", total, count), made.get(pair.shift))
         moved = made.apply("mul", count, made.apply("mul", gap, gap))
         return made.reduce("sum", made.apply("add", squares, moved))
-    if value.attr in ("argmax", "argmin"):
+    if value.attr in loop_nest.PLACES:
         found, place = loaded
         best = made.reduce(value.attr[3:], found)
         taken = made.apply("eq", found, best)
