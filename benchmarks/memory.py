@@ -24,6 +24,8 @@ from typing import Any
 
 import torch
 
+KEPT = 64 << 20  # bytes of the largest workspace that a thread keeps (workspace.cpp)
+
 
 @dataclass(frozen=True, slots=True)
 class Peak:
@@ -50,18 +52,30 @@ def peak(run: Callable[[], Any]) -> Peak:
 
 
 def _events(seen: torch.profiler.profile) -> list[tuple[int, int]]:
-    """(time, bytes: negative where they are given back)."""
-    return sorted(
-        ((event.start_ns(), event.nbytes()) for event in seen.profiler.kineto_results.events()
-         if event.name() == "[memory]" and event.device_type() == torch._C._autograd.DeviceType.CPU),
-        key=lambda event: event[0],
-    )  # fmt: skip
+    """(address, bytes: negative where they are given back), in order of time."""
+    found: list[tuple[int, int, int]] = []
+    waiting = list(seen.profiler.kineto_results.experimental_event_tree())
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if event.tag == torch._C._profiler._EventType.Allocation:
+            fields = event.extra_fields
+            if fields.device.type == "cpu":
+                found.append((event.start_time_ns, fields.ptr, fields.alloc_size))
+    return [(at, nbytes) for _time, at, nbytes in sorted(found, key=lambda event: event[0])]
 
 
 def _highest(events: list[tuple[int, int]]) -> tuple[int, int]:
+    """(peak, bytes left). Frees of memory from before the call do not count: torch knows its size only if an earlier
+    profile happened to see the same address, so the systems of one process would be told apart by their order."""
     highest = live = 0
-    for _time, nbytes in events:
-        live += nbytes
+    sizes: dict[int, int] = {}
+    for at, nbytes in events:
+        if nbytes > 0:
+            sizes[at] = nbytes
+            live += nbytes
+        else:
+            live -= sizes.pop(at, 0)
         highest = max(highest, live)
     return highest, live
 
@@ -75,6 +89,7 @@ def arenas() -> tuple[int, int]:
     from graftjit.runtime import _native
 
     sizes = [item.spec.arena for item in gc.get_objects() if type(item) is _native.Program]
-    known = [size for size in sizes if isinstance(size, int)]
+    large = [size for size in sizes if isinstance(size, int) and size > KEPT]
     kept = _native.kept_workspace()
-    return max([kept, *known]), 0 if kept else len(sizes) - len(known)
+    unknown = sum(not isinstance(size, int) for size in sizes)
+    return max([kept, *large]), 0 if kept else unknown

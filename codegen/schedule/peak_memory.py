@@ -3,8 +3,8 @@ it.
 
 A value lives from the step that makes it to the last one that reads it or a view of it; results
 live on. A result over an operand (`inplace`) adds nothing. Eager is assumed at its best: an
-operator's result is freed after its last reader, as if no local variable held it longer. Values
-between kernels are in one workspace, which stays until the program ends. Of the inputs those count
+operator's result is freed after its last reader, as if no local variable held it longer, and updates
+of inputs are in place. Values between kernels are in one workspace, which stays until the program ends. Of the inputs those count
 that die with their last reader (held only by a backward). Constants and memory that operators
 allocate inside do not count.
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...ir.dataclass import dataclass
-from ...ir.graph.effects import reads, root
+from ...ir.graph.effects import reads, root, writes
 from ...ir.graph.nodes import Meta, Node
 from ..analysis.dataflow import Flow, is_plain_view
 from ..loops.extents import estimated
@@ -55,7 +55,45 @@ def peak_of_eager(flow: Flow) -> int:
         for node in flow.nodes
         if node.op == "call" and node not in flow.whole and not is_plain_view(node)
     ]
-    return _highest([_of_call(node, flow) for node in calls], flow, lambda node: True, {})
+    inside = _in_place(flow)
+    used = [_of_call(node, flow) for node in calls]
+    return _highest(used, flow, lambda node: node not in inside, {})
+
+
+def _in_place(flow: Flow) -> set[Node]:
+    """Values for which eager mode takes no memory: an input is updated in place, operator by operator
+    (`exp_avg_sq.mul_(b).addcmul_(g, g)`), so each value has the layout of the input and the one
+    before it as its first operand, which nothing else reads later.
+    """
+    found: set[Node] = set()
+    for write in flow.graph.nodes:
+        if write.op != "call" or not writes(write) or len(write.args) < 2:
+            continue
+        target, value = write.args[:2]
+        chain: list[Node] = []
+        while _updates(value, target):
+            # `addcmul` and `addcdiv` with a tensor as their factor are several operators here
+            factors = (one for one in value.args[1:] if _product(one))
+            chain += [value, *(one for one in factors if len(flow.users.get(one, ())) == 1)]
+            value = value.args[0]
+        if value is target and target.op == "input":
+            found.update(chain)
+    return found
+
+
+def _product(node: Any) -> bool:
+    return type(node) is Node and str(node.target) in ("aten.mul.Tensor", "aten.div.Tensor")
+
+
+def _updates(value: Any, target: Node) -> bool:
+    if type(value) is not Node or value.op != "call" or value.alias is not None or not value.args:
+        return False
+    one, other = value.meta, target.meta
+    return isinstance(one, Meta) and (one.shape, one.stride, one.dtype) == (
+        other.shape,
+        other.stride,
+        other.dtype,
+    )
 
 
 def _of_call(node: Node, flow: Flow) -> Use:

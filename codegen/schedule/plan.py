@@ -1,8 +1,8 @@
 """The plan: what runs, in which order, with which kernels, within the memory that eager needs.
 
 `plan(graph)` runs the stages (`stages.STAGES`) and chooses the first way of fusion, order of steps
-and workspace that need no more memory than eager does. `program_writer.spec` turns the plan into a
-program.
+and workspace (all values between kernels, the small ones, none) that need no more memory than eager
+does. `program_writer.spec` turns the plan into a program.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _best(task: Task) -> Plan:
             ways.append(
                 replace(made, steps=step_order.put_off(made.steps, made.follows, made.flow))
             )
-        for scratch in (_only_for_kernels(made), frozenset()):
+        whole = _only_for_kernels(made)
+        for scratch in dict.fromkeys((whole, _small(whole), frozenset[Node]())):
             found.append(_least(ways, scratch))
             if found[-1][0] <= eager + SMALL or not fuse:
                 return found[-1][1]
@@ -89,6 +90,14 @@ def _least(ways: list[Plan], scratch: frozenset[Node]) -> tuple[int, Plan]:
             least = needed, one
     assert least is not None
     return least
+
+
+def _small(scratch: frozenset[Node]) -> frozenset[Node]:
+    """The small values of a workspace. The large ones then share the allocator's memory with what
+    operators and callers see: the workspace stays until the program ends, so a large value in it
+    takes memory of its own even where the program needs most elsewhere.
+    """
+    return frozenset(node for node in scratch if peak_memory.size_of(node) <= SMALL)
 
 
 def _in_place(made: Plan, scratch: frozenset[Node], answers: inplace.Answers) -> Plan:

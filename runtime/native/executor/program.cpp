@@ -119,6 +119,7 @@ PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     }
     PyObject *lowered = lower(spec);
     if (lowered == nullptr) return nullptr;
+    workspace_drop();
     auto *self = (Program *)type->tp_alloc(type, 0);
     if (self != nullptr) {
         self->vectorcall = call;

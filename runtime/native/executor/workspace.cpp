@@ -57,4 +57,6 @@ void *workspace_take(int64_t bytes) {
 
 void workspace_give_back(void *memory) { kept.keep((Block *)memory - 1); }
 
+void workspace_drop() { std::free(kept.take()); }
+
 int64_t workspace_kept() { return kept.block == nullptr ? 0 : kept.block->capacity; }

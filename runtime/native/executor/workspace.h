@@ -10,5 +10,9 @@
 void *workspace_take(int64_t bytes);
 void workspace_give_back(void *memory);
 
+// Free what the calling thread keeps. A new program calls it: the programs that run from now on may
+// be others, such as the steps of a training after the first, which made the optimizer's state.
+void workspace_drop();
+
 // The number of bytes that the calling thread keeps.
 int64_t workspace_kept();
