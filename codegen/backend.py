@@ -41,7 +41,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     if level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     elif graph.needs_grad:
-        compiled = _joint_or_replayed(graph, level, background, tune, sink)
+        budget = getattr(options, "memory_budget", None)
+        compiled = _joint_or_replayed(graph, level, background, tune, sink, budget)
     else:
         written_late = deferred(graph) if graph.late else graph
         compiled = _fused_or_replayed(written_late, level, background, tune)
@@ -68,7 +69,7 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
 
 
 def _joint_or_replayed(
-    graph: Graph, level: str, background: bool, tune: bool, sink: bool
+    graph: Graph, level: str, background: bool, tune: bool, sink: bool, budget: float | None
 ) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
     # loaded at first use: not every program is trained
@@ -95,7 +96,7 @@ def _joint_or_replayed(
             return made
 
     try:
-        program, forward = compile_joint(graph, build, SESSION.options.check, show())
+        program, forward = compile_joint(graph, build, SESSION.options.check, show(), budget)
     except Exception as error:  # a bug of graftjit must not become the user's error
         return _replayed(graph, *_fallback_reason(graph, error))
     return replace(forward, graph=graph, program=program)

@@ -43,20 +43,27 @@ Build = Callable[[Graph], Any]
 
 
 def compile_joint(
-    graph: Graph, build: Build, check: bool = False, show: Callable[[str], None] | None = None
+    graph: Graph,
+    build: Build,
+    check: bool = False,
+    show: Callable[[str], None] | None = None,
+    budget: float | None = None,
 ) -> tuple[Any, Any]:
-    """(program, the compiled forward). `build` compiles a graph without gradients."""
+    """(program, the compiled forward). `build` compiles a graph without gradients; `budget`: see
+    `JitConfig.memory_budget`."""
     started, passes = time.perf_counter(), list[PassRecord]()
     watched = observers.is_observed()
     segments = segments_of(graph)
     if segments is not None:
         graph = replace(graph, joint=segments.joint)
-    halves = divide(graph, check=check, show=show, records=passes if watched else None)
+    records = passes if watched else None
+    halves = divide(graph, budget=budget, check=check, show=show, records=records)
     spent = time.perf_counter() - started
     observers.publish(
         lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)
     )
     forward = build(halves.forward)
+    forward.trade = halves.trade
     make = _Maker(build, check, SESSION.owner, watched)
     if segments is None:
         plan, backward, replay, twin = make.parts(graph, halves)

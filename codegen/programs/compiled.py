@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...ir.autograd.budget import Trade
 from ...ir.dataclass import dataclass, field
 from ...ir.graph.nodes import Graph
 from ...ir.graph.summary import Sketch
@@ -61,6 +62,7 @@ class Compiled:
         steps     the report's facts of each step; sketch: of the graph; source: the text of all
                   kernels
         sampled   the native program, which `program` may wrap
+        trade     of a forward: what it saves for its backward
     """
 
     graph: Graph
@@ -77,6 +79,7 @@ class Compiled:
     sketch: Sketch | None = None
     source: str = ""
     sampled: Any = None
+    trade: Trade = Trade()
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.program(*inputs)
@@ -131,6 +134,10 @@ def emit_compiled(compiled: Compiled, level: str) -> None:
             sketch=compiled.sketch,
             source=compiled.source,
             varied=any(origin[0] != "number" for origin in graph.symbols.values()),
+            saved_bytes=compiled.trade.saved,
+            spared_bytes=compiled.trade.spared,
+            again=compiled.trade.again,
+            again_seconds=compiled.trade.seconds,
         )
     )
 

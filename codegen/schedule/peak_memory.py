@@ -3,10 +3,10 @@ it.
 
 A value lives from the step that makes it to the last one that reads it or a view of it; results
 live on. A result over an operand (`inplace`) adds nothing. Eager is assumed at its best: an
-operator's result is freed after its last reader, as if no local variable held it longer, and updates
-of inputs are in place. Values between kernels are in one workspace, which stays until the program ends. Of the inputs those count
-that die with their last reader (held only by a backward). Constants and memory that operators
-allocate inside do not count.
+operator's result is freed after its last reader, as if no local variable held it longer, and
+updates of inputs are in place. Values between kernels are in one workspace, which stays until the
+program ends. Of the inputs those count that die with their last reader (held only by a backward).
+Constants and memory that operators allocate inside do not count.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def peak_of_eager(flow: Flow) -> int:
 
 
 def _in_place(flow: Flow) -> set[Node]:
-    """Values for which eager mode takes no memory: an input is updated in place, operator by operator
-    (`exp_avg_sq.mul_(b).addcmul_(g, g)`), so each value has the layout of the input and the one
+    """Values for which eager mode takes no memory: an input is updated in place, operator by
+    operator (`exp_avg_sq.mul_(b).addcmul_(g, g)`), so each value has the layout of the input and the one
     before it as its first operand, which nothing else reads later.
     """
     found: set[Node] = set()

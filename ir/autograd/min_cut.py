@@ -33,8 +33,9 @@ class Network:
     def edge(self, before: Hashable, after: Hashable) -> None:
         self._edge(self._number[before] + 1, self._number[after], INFINITE)
 
-    def source(self, name: Hashable) -> None:
-        self._edge(0, self._number[name], INFINITE)
+    def source(self, name: Hashable, cost: float = INFINITE) -> None:
+        """The vertex is a source, unless this edge is cut at its cost."""
+        self._edge(0, self._number[name], cost)
 
     def sink(self, name: Hashable) -> None:
         self._edge(self._number[name] + 1, 1, INFINITE)

@@ -6,11 +6,12 @@ views and casts may run again at no cost; products, reductions, gathers and rand
 repeated. Memory that the program can write (inputs, results) is saved only where autograd itself
 saves it, so that a write in between raises exactly where eager raises; of other such memory a copy
 is saved. The cut that autograd chooses is always one of the candidates: no more memory is kept than
-in eager.
+in eager. A memory budget (`ir.autograd.budget`) lets more be computed again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,7 @@ from ..symbolic.expr import Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
 from ..trace.joint import Joint
 from ..trace.recorder import meta_args
+from .budget import Choices, Trade, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
 
 aten = torch.ops.aten
@@ -52,6 +54,7 @@ class Halves:
     witnesses   positions of the outputs that autograd saves: their versions must not change, even
                 if another value is saved in their place
     gradients   per wanted input: the position among the backward's outputs, or None
+    trade       what is saved, and what a memory budget changes
     """
 
     forward: Graph
@@ -59,14 +62,21 @@ class Halves:
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
     gradients: tuple[int | None, ...]
+    trade: Trade = Trade()
 
 
 def divide(
-    graph: Graph, *, check: bool = False, show: Any = None, records: list[PassRecord] | None = None
+    graph: Graph,
+    *,
+    budget: float | None = None,
+    check: bool = False,
+    show: Any = None,
+    records: list[PassRecord] | None = None,
 ) -> Halves:
-    """The halves of a graph whose `joint` is a Joint. `records` gets an entry per pass."""
+    """The halves of a graph whose `joint` is a Joint. `budget`: see `JitConfig.memory_budget`;
+    `records` gets an entry per pass."""
     whole = optimize(joined(graph), check=check, show=show, records=records)
-    return _Division(graph, whole).halves()
+    return _Division(graph, whole, budget).halves()
 
 
 def _below(graph: Graph, **changes: Any) -> Graph:
@@ -104,8 +114,9 @@ def _plain_cast(at: Rewriter, node: Node) -> Node | None:
 class _Division:
     """One division. `kept`: memory that autograd saves itself; `seen`: memory of results."""
 
-    def __init__(self, graph: Graph, whole: Graph) -> None:
+    def __init__(self, graph: Graph, whole: Graph, budget: float | None) -> None:
         joint = graph.joint
+        self.budget, self.trade = budget, Trade()
         n = len(joint.pieces)
         self.graph, self.joint, self.whole = graph, joint, whole
         self.results, self.gradients = whole.outputs[:n], whole.outputs[n:]
@@ -145,7 +156,7 @@ class _Division:
         needed = self._needed()
         order = [*self.whole.inputs, *self.whole.nodes]
         while True:
-            cut = self._cut(needed)
+            cut = self._within(needed, self._cut(needed))
             chosen = [node for node in order if node in cut]
             try:
                 backward = self._backward(chosen)
@@ -157,7 +168,7 @@ class _Division:
         places = tuple(None if node is None else next(numbers) for node in self.joint.gradients)
         saved_outputs = {at for kind, at in saved if kind == "output"}
         witnesses = tuple(sorted(self.kept_outputs - saved_outputs))
-        return Halves(forward, backward, tuple(saved), witnesses, places)
+        return Halves(forward, backward, tuple(saved), witnesses, places, self.trade)
 
     def _needed(self) -> set[Node]:
         """The values of the forward that the backward reads."""
@@ -189,6 +200,32 @@ class _Division:
             network.sink(node)
         return network.cut()  # type: ignore[return-value]
 
+    def _within(self, needed: set[Node], least: set[Node]) -> set[Node]:
+        """The values to save under the budget; `least`: those of the minimum cut."""
+        most = self._saved_bytes(least)
+        limit = most if self.budget is None else limit_of(self.budget, most)
+        if most <= limit:
+            self.trade = Trade(most)
+            return least
+        order = [*self.whole.inputs, *self.whole.nodes]
+        choices = Choices(needed, order, self._cost, self._again, self._repeatable)
+        found = within(choices, limit, self._saved_bytes)
+        more = set(self._to_run(found)) - set(self._to_run(least)) - self.behind
+        again = [node for node in more if node.op == "call" and node.alias is None]
+        saved = self._saved_bytes(found)
+        self.trade = Trade(saved, most - saved, len(again), sum(map(seconds, again)))
+        return found
+
+    def _saved_bytes(self, nodes: Iterable[Node]) -> int:
+        """Bytes that are kept for the backward alone."""
+        return sum(_nbytes(node) for node in nodes if self._cost(node))
+
+    def _repeatable(self, node: Node) -> bool:
+        """Whether a value may be computed a second time under a budget."""
+        if node in self.written or not is_repeatable(node):
+            return False
+        return not any(root(one) in self.changing for one in reads(node))
+
     def _again(self, node: Node) -> bool:
         """Whether a value may be computed a second time from its operands."""
         if node.alias is not None:
@@ -208,8 +245,7 @@ class _Division:
             return 0.0
         if node in self.never_copied:
             return float("inf")
-        nbytes = float(numel(tuple(map(hint_of, node.meta.shape))) * node.meta.dtype.itemsize)
-        return nbytes * (COPY if self._is_copied(node) else 1) + 1
+        return float(_nbytes(node)) * (COPY if self._is_copied(node) else 1) + 1
 
     def _is_copied(self, node: Node) -> bool:
         """Whether the program may write to memory that autograd would not have saved."""
@@ -312,7 +348,7 @@ class _Division:
             if node.alias is not None:
                 wanted.add(node.alias)
         found.reverse()
-        return found
+        return found if self.budget is None else on_demand(found, self.behind)
 
 
 class _CannotCopy(Exception):
@@ -321,6 +357,10 @@ class _CannotCopy(Exception):
     def __init__(self, nodes: set[Node]) -> None:
         super().__init__()
         self.nodes = nodes
+
+
+def _nbytes(node: Node) -> int:
+    return numel(tuple(map(hint_of, node.meta.shape))) * node.meta.dtype.itemsize
 
 
 def _copied(node: Node) -> tuple[dict[str, Any], Meta]:

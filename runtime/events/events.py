@@ -120,6 +120,8 @@ class Compiled(Event):
     source   the text of the whole library, from which reports cut each kernel
     varied   some sizes are symbolic: bytes and operations in `steps` are those of the sizes at
              capture
+    saved_bytes, spared_bytes, again, again_seconds
+             of a forward: see `EntryRecord`
     """
 
     graph: str = ""
@@ -136,6 +138,10 @@ class Compiled(Event):
     sketch: Sketch | None = None
     source: str = ""
     varied: bool = False
+    saved_bytes: int = 0
+    spared_bytes: int = 0
+    again: int = 0
+    again_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

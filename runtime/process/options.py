@@ -188,7 +188,17 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "tune": ((bool,), "True or False"),
     "claims_compiling": ((bool,), "True or False"),
     "recompile_limit": ((int,), "a whole number of at least 1"),
+    "memory_budget": (
+        (float, int, type(None)),
+        "None, a float from 0.0 to 1.0, or a whole number of bytes",
+    ),
 }
+
+
+def _in_range(name: str, value: Any) -> bool:
+    if name == "memory_budget" and value is not None:
+        return value >= 0 and (type(value) is int or value <= 1)
+    return name != "recompile_limit" or value >= 1
 
 
 class _CheckedNames(type):
@@ -219,6 +229,13 @@ class JitConfig(metaclass=_CheckedNames):
     background        True: kernels are built in a thread; until then the operators run one by one
     tune              False: at O2, use the default schedules and time no alternatives
     recompile_limit   entries per frame; beyond it the least useful entry is evicted
+    memory_budget     memory that a forward may save for its backward: a float from 0.0 to 1.0 is a
+                      part of the bytes that it saves without a budget, an int is a number of bytes
+                      per graph. With less memory, more is computed again in the backward (products,
+                      convolutions and attention, too), where it costs the least estimated time;
+                      0.0: all that may run again. Random numbers, reductions and what depends on
+                      memory that the program writes to may not. None: pointwise work alone runs
+                      again
     claims_compiling  True: `torch.compiler.is_compiling()` returns True during capture, so that the
                       program takes its path for compilers; False: it returns what it does in plain
                       Python
@@ -232,6 +249,7 @@ class JitConfig(metaclass=_CheckedNames):
     tune: bool = True
     recompile_limit: int = 32
     claims_compiling: bool = False
+    memory_budget: float | int | None = None
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():
@@ -245,7 +263,7 @@ class JitConfig(metaclass=_CheckedNames):
                 )
         for name, (types, text) in _TYPES.items():
             value = getattr(self, name)
-            if type(value) not in types or (name == "recompile_limit" and value < 1):
+            if type(value) not in types or not _in_range(name, value):
                 raise OptionError(
                     f"{name}={value!r} is not allowed", expected=text, found=repr(value)
                 )

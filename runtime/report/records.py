@@ -87,6 +87,11 @@ class EntryRecord(Place):
     claimed         `torch.compiler.is_compiling()` returned True during capture:
                     `JitConfig(claims_compiling=True)`
     stages          (stage, seconds) of making it
+    saved_bytes     bytes that its graphs save for their backward, beside arguments and results that
+                    autograd saves itself
+    spared_bytes    bytes that `JitConfig(memory_budget=...)` does not save
+    again           operators that run again in the backward for it, in an estimated time of
+                    `again_seconds` per call
     hits            calls that it answered, without the one that made it
     alive           whether calls can still use it
     """
@@ -107,6 +112,10 @@ class EntryRecord(Place):
     value_seconds: float = 0.0
     claimed: bool = False
     stages: tuple[tuple[str, float], ...] = ()
+    saved_bytes: int = 0
+    spared_bytes: int = 0
+    again: int = 0
+    again_seconds: float = 0.0
     hits: int = 0
     alive: bool = True
     at: float = 0.0

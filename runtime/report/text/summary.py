@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..recompiles import settled_count
-from ..styled_text import Line, Span, counted, cut, duration, line, listed, percent, wrap
+from ..styled_text import Line, Span, counted, cut, duration, line, listed, percent, sizes, wrap
 
 if TYPE_CHECKING:
     from ..records import EntryRecord, FrameRecord
@@ -141,6 +141,15 @@ def _work_facts(report: Report) -> list[str]:
                 sum(frame.distinct for frame in frames),
                 sum(frame.library for frame in frames),
             )
+    spared = sum(entry.spared_bytes for entry in report.entries)
+    if spared:
+        kept = sum(entry.saved_bytes for entry in report.entries)
+        again = sum(entry.again for entry in report.entries)
+        paid = sum(entry.again_seconds for entry in report.entries)
+        facts.append(
+            f"{sizes(kept)} saved for the backward; memory_budget spares {sizes(spared)} and runs"
+            f" {counted(again, 'operator')} again, about {duration(paid)} per call"
+        )
     if report.adopted_count:
         taken = counted(report.adopted_count, "entry")
         facts.append(f"{taken} reused from another callable of the same class or code")
