@@ -80,7 +80,7 @@ def limit_of(budget: float, least: int) -> float:
 
 
 def is_repeatable(node: Node) -> bool:
-    """Whether an operator gives the same values to the bit when it runs again: no random numbers, no
+    """Whether an operator gives equal values to the bit when it runs again: no random numbers, no
     writes, and no sums in an order of their own."""
     if node.op == "get":
         return is_repeatable(node.args[0])
