@@ -17,6 +17,7 @@ from ..ir.dataclass import dataclass, field
 from ..ir.graph.devices import gpus_of
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.pipeline import PassRecord, optimize
+from ..ir.trace.regions import without_borders
 from ..runtime import _native
 from ..runtime.errors import BuildError
 from ..runtime.events import observers
@@ -244,6 +245,7 @@ def _planned(graph: Graph, expect: bool = False) -> _Planned:
     clock = _Clock({})
     passes: list[PassRecord] | None = [] if observers.is_observed() else None
     better = optimize(graph, check=SESSION.options.check, show=show(), records=passes)
+    better = without_borders(better)
     clock.lap("passes")
     compiler = hardware.find_compiler() is not None or SESSION.store.bundled()
     kinds = frozenset(("cpu",)) if compiler else frozenset[str]()

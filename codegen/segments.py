@@ -59,6 +59,7 @@ class _Segment:
         self.inner = [joint.results[at] for at, _ in segment.contributions]
         self.saved = [halves.saved[at] for at in part.saved]
         read = {at for kind, at in self.saved if kind == "output"}
+        read |= {~at for kind, at in self.saved if kind == "current" and at < 0}
         kept = {at for at, node in enumerate(joint.pieces) if root(node) in segment.kept}
         self.witnesses = sorted(kept - read)
         self.foreign = [*self.inner, *sorted((read | kept) - {*self.own, *self.inner})]
@@ -106,6 +107,8 @@ class _Segment:
 
     def _origin(self, saved: tuple[str, Any]) -> tuple[str, Any]:
         kind, at = saved
+        if kind == "current" and at < 0:
+            return kind, ~self.own.index(~at) if ~at in self.own else self._input(~at)
         if kind == "made":
             return "made", self.made_saved.index(at)
         if kind == "output" and at in self.own:

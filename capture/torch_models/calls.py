@@ -249,6 +249,8 @@ def record(
         if isinstance(error, Unsupported):
             code = "GB114" if error.code == "history" else "GB124"
         raise Break(code, f"{name}: {error}") from error
+    if m.tracer.regions is not None and m.tracer.regions.written_since(start):
+        raise Break(_AUTOGRAD, f"{name}() writes to what a checkpointed function has read")
     if may_fail:
         _failing(m, name, start)
     if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):

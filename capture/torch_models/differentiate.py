@@ -17,6 +17,7 @@ from ..values import containers
 from ..values.registry import Args, Kwargs, models
 from ..values.value import Const, Obj, Sequence, Tensor, Value
 from . import calls
+from . import checkpoints as _checkpoints  # noqa: F401 (this fills the table of models)
 from .backward import require_no_hooks
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from ..symbolic.expr import Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
 from ..trace.joint import Joint
 from ..trace.recorder import meta_args
+from ..trace.regions import again
 from .budget import Choices, Trade, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
 
@@ -50,7 +51,9 @@ class Halves:
                 values that it saves for the backward
     backward    inputs: saved values, the gradients of the results; then numbers
     saved       origin of each saved value: ("input", position), ("output", position), ("made",
-                position among the forward's further outputs) or ("constant", tensor)
+                position among the forward's further outputs) or ("constant", tensor); last
+                ("current", position): an input as it is when the backward runs, or, with ~position,
+                an output
     witnesses   positions of the outputs that autograd saves: their versions must not change, even
                 if another value is saved in their place
     gradients   per wanted input: the position among the backward's outputs, or None
@@ -125,6 +128,11 @@ class _Division:
         self.kept = {node for node in joint.kept if node.op in ("input", "constant")}
         self.kept |= {root(self.results[at]) for at in self.kept_outputs}
         self.seen = {root(node) for node in self.results}
+        # Memory that others can write and only regions read, which eager mode reads again during
+        # the backward.
+        again_read = {root(node.args[0]) for node in whole.nodes if node.target is again}
+        self.current = {one for one in again_read if one.op == "input" or one in self.seen}
+        self.current -= self.kept
         self.written = {root(target) for node in whole.nodes for target in writes(node)}
         # Memory that is read during the forward and may have other content at its end.
         self.changing = self.written | {graph.inputs[at] for at in graph.written}
@@ -142,6 +150,7 @@ class _Division:
                 targets = {root(target) for target in writes(node)}
                 if (
                     root(node) in memory
+                    or node.target is again
                     or any(one in behind for one in reads(node))
                     or targets & memory
                 ):
@@ -158,6 +167,7 @@ class _Division:
         while True:
             cut = self._within(needed, self._cut(needed))
             chosen = [node for node in order if node in cut]
+            chosen.sort(key=self.current.__contains__)
             try:
                 backward = self._backward(chosen)
                 forward, saved = self._forward(chosen)
@@ -174,7 +184,7 @@ class _Division:
         """The values of the forward that the backward reads."""
         live = set(self.gradients)
         for node in reversed(self.whole.nodes):
-            if node in self.behind and (node in live or writes(node)):
+            if node in self.behind and (node in live or writes(node) or is_random(node)):
                 live.update(reads(node))
         return live - self.behind
 
@@ -243,6 +253,8 @@ class _Division:
             return float("inf")
         if node in self.kept or (node.op == "constant" and node.args == ("own",)):
             return 0.0
+        if node in self.current:
+            return 0.0
         if node in self.never_copied:
             return float("inf")
         return float(_nbytes(node)) * (COPY if self._is_copied(node) else 1) + 1
@@ -250,7 +262,7 @@ class _Division:
     def _is_copied(self, node: Node) -> bool:
         """Whether the program may write to memory that autograd would not have saved."""
         outside = node.op in ("input", "constant") or node in self.seen
-        return outside and node not in self.kept
+        return outside and node not in self.kept and node not in self.current
 
     # -- the two graphs
 
@@ -284,6 +296,11 @@ class _Division:
         """How a value that exists anyway is saved; None if the forward has to output it."""
         if node.op == "constant" and (node in self.kept or node.args == ("own",)):
             return "constant", node.target
+        if node in self.current:
+            if node.op == "input":
+                return "current", node.target
+            at = next((at for at, one in enumerate(self.results) if one is node), None)
+            return None if at is None else ("current", ~at)
         if node not in self.kept:
             return None
         if node.op == "input":
@@ -302,6 +319,9 @@ class _Division:
         # copies with another layout
         other = {node for node in copies if now[node].meta != node.meta}
         for node in self._to_run(set(chosen)):
+            if node.target is again:
+                now[node] = now[node.args[0]]
+                continue
             now[node] = moved(node, now)
             nodes.append(now[node])
             if other and not other.isdisjoint(reads(node)):
@@ -341,7 +361,7 @@ class _Division:
         found: list[Node] = []
         for node in reversed(self.whole.nodes):
             mine = node in self.behind
-            if node in cut or not (node in wanted or (mine and writes(node))):
+            if node in cut or not (node in wanted or (mine and (writes(node) or is_random(node)))):
                 continue
             found.append(node)
             wanted.update(reads(node))

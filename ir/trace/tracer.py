@@ -146,6 +146,7 @@ class Tracer:
         self._needs_grad = False
         self._grad_where: Location | None = None
         self.spends = False  # the calls contain a backward
+        self.regions: Any = None  # see `regions.Regions`
 
     # -- inputs
 
@@ -579,7 +580,7 @@ class Tracer:
         )
         if self.facts.symbols:
             self._settle(graph)
-        return graph
+        return graph if self.regions is None else self.regions.expanded(graph)
 
     def _settle(self, graph: Graph) -> None:
         """Write equal symbols alike, and give the graph the origins of its symbols."""

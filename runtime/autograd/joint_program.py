@@ -21,7 +21,7 @@ from torch.autograd.function import BackwardCFunction
 from ...ir.dataclass import dataclass
 from ..errors import Begun, CheckError, GraftError
 from ..process import faults
-from . import custom_function, inner_results, rng_state, saving_hooks
+from . import current_inputs, custom_function, inner_results, rng_state, saving_hooks
 from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
@@ -116,6 +116,8 @@ class GraftBackward(BackwardCFunction):
     call: Call
     # of the saved tensors, if saved-tensor hooks were active
     layouts: Sequence[saving_hooks.Layout | None] = ()
+    # the inputs that the backward reads as they are when it runs
+    current: current_inputs.Kept = (), (), ()
 
     def apply(self, *gradients: Any) -> Any:
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
@@ -252,10 +254,11 @@ class JointProgram:
         places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
         self._inputs_saved = [plan.saved[place][1] for place in places]
         self._saved_inputs = chosen(places)  # among the saved tensors
+        self._current = [at for kind, at in plan.saved if kind == "current"]
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = chosen(self._places())
         # A node that saves nothing may run as often as autograd calls it.
-        self._saves = bool(plan.saved or plan.witnesses)
+        self._saves = len(plan.saved) > len(self._current) or bool(plan.witnesses)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         # for each wanted input, its position among the arguments of the node
         self._edges = {at: at for at in plan.wanted}
@@ -270,7 +273,9 @@ class JointProgram:
         begin = {"output": 0, "made": plan.n_pieces, "input": made + len(self._constants)}
         numbers = iter(range(made, made + len(self._constants)))
         places = [
-            next(numbers) if kind == "constant" else begin[kind] + at for kind, at in plan.saved
+            next(numbers) if kind == "constant" else begin[kind] + at
+            for kind, at in plan.saved
+            if kind != "current"
         ]
         return places + list(plan.witnesses)
 
@@ -325,6 +330,8 @@ class JointProgram:
         node.to_save = self._kept((*made, *self._constants, *inputs))
         if saving_hooks.active() is not None:
             node.layouts = saving_hooks.layouts(node.to_save)
+        if self._current:
+            node.current = current_inputs.kept(inputs, made, self._current, plan.parameters)
         node.materialize_grads = False
         node.call = (
             () if self._only_tensors else tuple([_number(where, inputs) for where in plan.numbers]),
@@ -370,7 +377,9 @@ class JointProgram:
         arguments = list(node.saved_tensors) if self._saves else []
         if node.layouts:
             arguments = saving_hooks.restored(arguments, node.layouts)
-        del arguments[len(plan.saved) :]
+        del arguments[len(plan.saved) - len(self._current) :]
+        if self._current:
+            arguments += current_inputs.read(node.current)
         inputs = self._saved_inputs(arguments)
         # Drop the node's own references here, unless autograd must retain the graph.
         node.maybe_clear_saved_tensors()
@@ -396,7 +405,8 @@ class JointProgram:
         for at, number in places:
             if asked[at]:
                 returned[at] = made[number]
-        if self._twin is not None and not node.layouts:  # a hook may have changed what was saved
+        # a hook may have changed what was saved
+        if self._twin is not None and not (node.layouts or current_inputs.written(node.current)):
             self._twin.compare(node.begun, given, self._by_input(returned))
         return tuple(returned)
 

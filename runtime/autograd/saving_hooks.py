@@ -154,10 +154,12 @@ def _restored(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     shape, dtype, device, stride = layout
     if (tensor.shape, tensor.dtype, tensor.device) != (shape, dtype, device):
         raise GraftError(
-            "an unpack hook for saved tensors changed what a compiled part had saved",
+            "a tensor that a compiled part had saved came back changed from an unpack hook, or has"
+            " changed since",
             expected=f"{dtype} {list(shape)} on {device}",
             found=f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}",
-            todo="return a tensor of the same shape, dtype and device from the hook",
+            todo="return a tensor of the same shape, dtype and device from the hook, and leave the"
+            " weights that a checkpoint reads as they are until the backward",
         )
     if tensor.stride() == stride:
         return tensor

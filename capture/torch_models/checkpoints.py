@@ -1,0 +1,184 @@
+"""`torch.utils.checkpoint.checkpoint` in a frame: capture walks the function; its operators are a
+region of the trace (`ir.trace.regions`), which the backward computes again.
+
+In: a call of `checkpoint` with `use_reentrant=False`. Out: the function's result. In eager mode the
+function runs a second time during the backward, so whatever it does beside its result happens
+twice: a function with effects that can be seen is a break, and so are the other forms of
+checkpoints, which torch itself then runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import checkpoint as torch_checkpoint
+
+from ...ir.trace.regions import Regions
+from ..breaks import Break
+from ..values.containers import NotConstant, as_constant
+from ..values.registry import Args, Kwargs, models
+from ..values.value import (
+    Cell,
+    Dict,
+    Function,
+    Instance,
+    Iterator,
+    Method,
+    Obj,
+    Partial,
+    Sequence,
+    Set,
+    Tensor,
+    Value,
+)
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+_CODE = "GB114"
+_CHECKS = tuple(torch_checkpoint._allowed_determinism_checks_to_fns)
+
+
+@models(torch_checkpoint.checkpoint)
+def _checkpoint(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    given = dict(kwargs)
+    if not args:
+        raise Break(_CODE, "a checkpoint without a function as its first argument")
+    preserves = _require_plain(m, given)
+    function, *rest = args
+    if not torch.is_grad_enabled():
+        return m.call(function, rest, given)
+    if m.inner or m.modes:
+        raise Break(_CODE, "a checkpoint inside of a transform or a mode")
+    regions = Regions.of(m.tracer)
+    before = _Seen(m, [function, *args, *given.values()])
+    region = regions.begin([one.ghost for one in rest if isinstance(one, Tensor)])
+    try:
+        result = m.call(function, rest, given)
+    finally:
+        regions.end(region)
+    changed = before.changed()
+    if regions.writes_outside(region):
+        changed = changed or "it writes to a tensor from outside"
+    if changed:
+        raise Break(_CODE, f"a checkpointed function with effects, which happen twice: {changed}")
+    if not preserves and regions.draws(region):
+        raise Break(_CODE, "a checkpointed function draws random numbers, with"
+                    " preserve_rng_state=False")  # fmt: skip
+    return result
+
+
+@models(torch_checkpoint.checkpoint_sequential)
+def _sequential(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return m.inline(Obj(torch_checkpoint.checkpoint_sequential, source=None), args, kwargs)
+
+
+def _require_plain(m: Machine, given: Kwargs) -> bool:
+    """Take checkpoint's own options, and break for those that are not modelled. Returns
+    `preserve_rng_state`."""
+    options = {
+        "use_reentrant": None,
+        "determinism_check": "default",
+        "debug": False,
+        "early_stop": True,
+        "preserve_rng_state": True,
+    }
+    found = {
+        name: _constant(m, name, given.pop(name)) if name in given else value
+        for name, value in options.items()
+    }
+    context = given.pop("context_fn", None)
+    if context is not None and not (
+        isinstance(context, Obj) and context.value is torch_checkpoint.noop_context_fn
+    ):
+        raise Break(_CODE, "a checkpoint with a context_fn")
+    if found["use_reentrant"] is not False:
+        raise Break(_CODE, "a checkpoint without use_reentrant=False")
+    if found["determinism_check"] not in _CHECKS:
+        raise Break("GB108", "a checkpoint with an unknown determinism_check")
+    if found["debug"] is not False or torch_checkpoint._checkpoint_debug_enabled:
+        raise Break(_CODE, "a checkpoint with debug=True")
+    return bool(found["preserve_rng_state"])
+
+
+def _constant(m: Machine, name: str, value: Value) -> Any:
+    try:
+        return as_constant(m, value)
+    except NotConstant:
+        raise Break(_CODE, f"a checkpoint whose {name} is not a constant") from None
+
+
+# -- effects ---------------------------------------------------------------------------------------
+class _Seen:
+    """What a function can change: effects, and the content of all that exists before its call."""
+
+    def __init__(self, m: Machine, given: Iterable[Value]) -> None:
+        self._m = m
+        self._effects = list(m.journal.effects)
+        self._globals, self._variables = dict(m.heap.globals), dict(m.heap.variables)
+        self._contents: list[tuple[Value, Any]] = []
+        seen: set[Value] = set()
+        pending = [*given, *m.heap.overlay]
+        for frame in m.frames:
+            pending += [*frame.locals.values(), *frame.cells.values(), *frame.stack]
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            content = _content(m, value)
+            self._contents.append((value, content))
+            pending += [one for one in content if isinstance(one, Value)]
+
+    def changed(self) -> str:
+        """What has changed since; empty if nothing."""
+        m = self._m
+        if not _same(self._effects, m.journal.effects):
+            return "it writes to what exists outside of it"
+        if self._globals != m.heap.globals or self._variables != m.heap.variables:
+            return "it writes to a global"
+        for value, before in self._contents:
+            if not _same(before, _content(m, value)):
+                return f"it changes a {type(value).__name__.lower()} made before its call"
+        return ""
+
+
+def _same(one: Any, other: Any) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _content(m: Machine, value: Value) -> list[Any]:
+    """The parts of a value, by identity: those that the frame itself has put there."""
+    found: list[Any] = []
+    stored = m.heap.overlay.get(value)
+    if stored:
+        found += [part for pair in stored.items() for part in pair]
+    if isinstance(value, Tensor):
+        found.append(value.ghost._node)
+    elif isinstance(value, Sequence):
+        # what exists outside is read when it is needed: only a write is a change
+        found += value._items if value.source is None or value.changed else []
+    elif isinstance(value, Dict):
+        pairs = value.items.values() if value.source is None or value.changed else ()
+        found += [part for pair in pairs for part in pair]
+    elif isinstance(value, Set):
+        found += value._items.values() if value.source is None or value.changed else []
+    elif isinstance(value, Cell):
+        found += [value.content] if value.source is None or value.changed else []
+    elif isinstance(value, Iterator):
+        found += [*value.parts, value.over]
+    elif isinstance(value, (Function, Method, Partial, Instance)):
+        found += _referred(value)
+    return found
+
+
+def _referred(value: Any) -> list[Any]:
+    if isinstance(value, Function):
+        return [*value.closure, *value.defaults, *value.kwdefaults.values()]
+    if isinstance(value, Method):
+        return [value.func, value.receiver]
+    if isinstance(value, Partial):
+        return [value.func, *value.args, *value.kwargs.values()]
+    return [value.cls, *([value.storage] if isinstance(value.storage, Value) else [])]

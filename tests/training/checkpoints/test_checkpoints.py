@@ -1,0 +1,403 @@
+"""`torch.utils.checkpoint` inside jitted functions, beside plain Python: values, gradients, errors,
+what is saved, and that the backward computes the regions again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+import graftjit
+from graftjit.codegen import training
+from graftjit.runtime.process.session import SESSION
+
+again = functools.partial(checkpoint, use_reentrant=False)
+aten = torch.ops.aten
+
+
+def leaf(*shape: int) -> torch.Tensor:
+    made = torch.arange(1.0, 1 + torch.Size(shape).numel(), dtype=torch.float64).reshape(shape)
+    return (made / 7).sin().requires_grad_()
+
+
+def compare(program: Callable[..., Any], breaks: int = 0, code: str = "") -> Any:
+    """Run `program(wrap)`, which returns (results, jitted function), in plain Python and jitted."""
+    torch.manual_seed(0)
+    plain, _ = program(lambda fn: fn)
+    torch.manual_seed(0)
+    found, jitted = program(graftjit.jit)
+    torch.testing.assert_close(found, plain)
+    report = jitted.report()
+    assert report.break_count >= breaks if breaks else report.break_count == 0, str(report)
+    assert code in str(report)
+    return jitted
+
+
+def saved_bytes(y: torch.Tensor, *besides: torch.Tensor) -> int:
+    """Bytes of what the node of a compiled result has saved, without these tensors."""
+    known = {one.untyped_storage().data_ptr() for one in besides}
+    held = {one.untyped_storage().data_ptr(): one for one in y.grad_fn.saved_tensors}
+    return sum(one.untyped_storage().nbytes() for at, one in held.items() if at not in known)
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm, self.inner = nn.LayerNorm(width), nn.Linear(width, 4 * width)
+        self.outer, self.drop = nn.Linear(4 * width, width), nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(self.outer(torch.nn.functional.gelu(self.inner(self.norm(x)))))
+
+
+def blocks_of(count: int, width: int = 8, dropout: float = 0.0) -> nn.ModuleList:
+    return nn.ModuleList(Block(width, dropout) for _ in range(count)).double()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_blocks(dropout: float) -> None:
+    def program(wrap: Any) -> Any:
+        blocks, x = blocks_of(4, dropout=dropout), leaf(3, 8)
+
+        @wrap
+        def loss(h: torch.Tensor) -> torch.Tensor:
+            for block in blocks:
+                h = again(block, h)
+            return h.square().sum()
+
+        for _ in range(2):
+            loss(x).backward()
+        return [
+            x.grad,
+            torch.rand(2, dtype=torch.float64),
+            *(p.grad for p in blocks.parameters()),
+        ], loss
+
+    compare(program)
+
+
+def test_only_the_arguments_of_the_regions_are_saved() -> None:
+    blocks, x = blocks_of(4), leaf(5, 8)
+
+    @graftjit.jit
+    def loss(h: torch.Tensor) -> torch.Tensor:
+        for block in blocks:
+            h = again(block, h)
+        return h.sum()
+
+    with SESSION.override(check=False):
+        y = loss(x)
+    # eager mode keeps what the four checkpoints got, of which x exists anyway
+    assert saved_bytes(y, x, *blocks.parameters()) <= 3 * 5 * 8 * 8
+
+
+def test_random_numbers_are_drawn_again() -> None:
+    """Of a region that draws random numbers, the generator's state is saved, as in eager mode."""
+    blocks, x = blocks_of(2, 64, dropout=0.5), leaf(400, 64)
+    state = torch.get_rng_state().nbytes
+
+    @graftjit.jit
+    def loss(h: torch.Tensor) -> torch.Tensor:
+        for block in blocks:
+            h = again(lambda a, block=block: nn.functional.dropout(block(a), 0.1), h)
+        return h.sum()
+
+    with SESSION.override(check=False):
+        y = loss(x)
+    assert saved_bytes(y, x, *blocks.parameters()) <= 400 * 64 * 8 + 2 * state
+
+
+def operators_of_backward(function: Any, *args: Any) -> list[str]:
+    """The operators of the backward graph."""
+    found: list[Any] = []
+    real = training.divide
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        found.append(real(*args, **kwargs))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "divide", noted)
+        graftjit.jit(function)(*args)
+    return [str(node.target) for node in found[0].backward.nodes]
+
+
+def test_the_backward_computes_the_products_again_region_after_region() -> None:
+    x, w = leaf(4, 4), leaf(4, 4)
+
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        def region(a: torch.Tensor) -> torch.Tensor:
+            return (a @ w).tanh() @ w
+
+        return again(region, again(region, x)).sum()
+
+    def bare(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return ((((x @ w).tanh() @ w) @ w).tanh() @ w).sum()
+
+    ours, theirs = (operators_of_backward(one, x, w) for one in (loss, bare))
+    kinds = [name for name in ours if "mm" in name or "tanh" in name]
+    assert sum("mm" in one for one in ours) == sum("mm" in one for one in theirs) + 2
+    tanhs = [at for at, one in enumerate(kinds) if one == "aten.tanh.default"]
+    # the second region's tanh, products of its backward, then the first region's
+    assert len(tanhs) == 2 and tanhs[1] - tanhs[0] >= 4
+
+
+def test_nested_regions() -> None:
+    def program(wrap: Any) -> Any:
+        x, w = leaf(3, 4), leaf(4, 4)
+
+        def inner(a: torch.Tensor, by: float) -> torch.Tensor:
+            return ((a @ w).tanh() @ w).sigmoid() * by
+
+        def outer(a: torch.Tensor) -> torch.Tensor:
+            return again(inner, again(inner, a.sin(), 2.0) @ w, by=3.0).exp()
+
+        loss = wrap(lambda a: again(outer, a).sum() + a.sum())
+        for _ in range(2):
+            loss(x).backward()
+        return (x.grad, w.grad), loss
+
+    compare(program)
+
+
+def test_several_arguments_results_and_closures() -> None:
+    def program(wrap: Any) -> Any:
+        x, w, b = leaf(3, 4), leaf(4, 4), leaf(4)
+
+        def region(a: torch.Tensor, c: torch.Tensor, *, scale: torch.Tensor) -> Any:
+            h = (a @ w + b).relu()
+            return h * scale, {"second": (h.exp() @ c, None)}
+
+        @wrap
+        def loss(a: torch.Tensor) -> Any:
+            c = a.t() @ a
+            first, others = again(region, a, c, scale=c.sum() * 0.01)
+            return first.sum(), others["second"][0].mean()
+
+        one, other = loss(x)
+        (one + 2 * other).backward()
+        return (x.grad, w.grad, b.grad, one.detach(), other.detach()), loss
+
+    compare(program)
+
+
+def test_results_that_are_differentiated_apart() -> None:
+    def program(wrap: Any) -> Any:
+        x, w = leaf(3, 4), leaf(4, 4)
+
+        @wrap
+        def heads(a: torch.Tensor) -> Any:
+            return again(lambda h: (h @ w).tanh().sum(), a), again(lambda h: (h * 2).exp().sum(), a)
+
+        one, other = heads(x)
+        one.backward()
+        other.backward()
+        return (x.grad, w.grad), heads
+
+    compare(program)
+
+
+def test_weights_that_change_before_the_backward() -> None:
+    """Eager mode reads the weights again, and compares no versions of them."""
+
+    def program(wrap: Any) -> Any:
+        x, w, b = leaf(3, 4), leaf(4, 4), leaf(4)
+        loss = wrap(lambda a: again(lambda h: (h @ w + b).tanh().square(), a).sum())
+        for _ in range(2):
+            y = loss(x)
+            with torch.no_grad():
+                w.mul_(2)
+                b.add_(1)
+            y.backward()
+        return (x.grad, w.grad, b.grad), loss
+
+    compare(program)
+
+
+def test_arguments_that_change_before_the_backward_are_an_error() -> None:
+    def program(wrap: Any) -> Any:
+        x, w = leaf(3, 4), leaf(4, 4)
+        loss = wrap(lambda a: again(lambda h: (h + 1) @ w, a).sum())
+        h = x * 2
+        y = loss(h)
+        with torch.no_grad():
+            h.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+        return (), loss
+
+    compare(program)
+
+
+def test_a_whole_step() -> None:
+    def program(wrap: Any) -> Any:
+        blocks, x = blocks_of(3), leaf(3, 8)
+        optimizer = torch.optim.SGD(blocks.parameters(), lr=0.1)
+
+        @wrap
+        def step(h: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            for block in blocks:
+                h = again(block, h)
+            loss = h.square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        losses = [step(x.detach()) for _ in range(3)]
+        return (losses, [p.grad for p in blocks.parameters()], list(blocks.parameters())), step
+
+    compare(program)
+
+
+def test_without_gradients() -> None:
+    def program(wrap: Any) -> Any:
+        f = wrap(lambda a: again(lambda h: h.sin() * 2, a))
+        with torch.no_grad():
+            first = f(leaf(3))
+        return (first, f(leaf(3).detach())), f
+
+    compare(program)
+
+
+def test_an_exception_inside() -> None:
+    def program(wrap: Any) -> Any:
+        x = leaf(3)
+
+        def fails(a: torch.Tensor) -> torch.Tensor:
+            raise KeyError("inside")
+
+        @wrap
+        def f(a: torch.Tensor) -> Any:
+            try:
+                return again(fails, a)
+            except KeyError as error:
+                return a.sin().sum(), str(error)
+
+        y, text = f(x)
+        y.backward()
+        return (x.grad, text == "'inside'"), f
+
+    compare(program)
+
+
+def _appends(log: list[Any], a: torch.Tensor) -> torch.Tensor:
+    log.append(1)
+    return a.sin()
+
+
+def test_effects_are_breaks() -> None:
+    def program(wrap: Any, what: str) -> Any:
+        x, log, box, count = leaf(3), [], Block(2), torch.zeros(())
+
+        def region(a: torch.Tensor) -> torch.Tensor:
+            if what == "list outside":
+                log.append(1)
+            elif what == "attribute":
+                box.calls = getattr(box, "calls", 0) + 1
+            elif what == "tensor":
+                count.add_(1)
+            return a.sin().sin()
+
+        @wrap
+        def f(a: torch.Tensor) -> Any:
+            inner = [0]
+            first = again(region, a)
+            if what == "list inside":
+                first = again(functools.partial(_appends, inner), first)
+            return first.sum(), inner
+
+        for _ in range(2):
+            y, inner = f(x)
+            y.backward()
+        return (x.grad, count, len(log), getattr(box, "calls", 0), len(inner)), f
+
+    for what in ("list outside", "attribute", "tensor", "list inside"):
+        jitted = compare(lambda wrap, what=what: program(wrap, what), 1, "GB114")
+        assert "with effects" in str(jitted.report())
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"use_reentrant": True}, "use_reentrant=False"),
+        ({"use_reentrant": False, "debug": True}, "debug=True"),
+        ({"use_reentrant": False, "preserve_rng_state": False}, "draws random numbers"),
+    ],
+)
+def test_other_forms_are_breaks(options: dict[str, Any], why: str) -> None:
+    def program(wrap: Any) -> Any:
+        x = leaf(3)
+        f = wrap(
+            lambda a: checkpoint(
+                lambda h: nn.functional.dropout(h, 0.0) + torch.rand(()), a, **options
+            ).sum()
+        )
+        y = f(x)
+        y.backward()
+        return (x.grad,), f
+
+    jitted = compare(program, 1, "GB114")
+    assert why in str(jitted.report())
+
+
+def test_sequential() -> None:
+    def program(wrap: Any) -> Any:
+        blocks, x = nn.Sequential(*blocks_of(5)), leaf(3, 8)
+        f = wrap(lambda h: checkpoint_sequential(blocks, 2, h, use_reentrant=False).sum())
+        f(x).backward()
+        return [x.grad, *(p.grad for p in blocks.parameters())], f
+
+    compare(program)
+
+
+def test_a_write_to_what_a_region_has_read_is_a_break() -> None:
+    def program(wrap: Any) -> Any:
+        x = leaf(3)
+
+        @wrap
+        def f(a: torch.Tensor) -> torch.Tensor:
+            h = a * 2
+            y = again(lambda b: b.sin() * h.detach(), a)
+            with torch.no_grad():
+                h.add_(1)
+            return (y + h).sum()
+
+        f(x).backward()
+        return (x.grad,), f
+
+    compare(program, 1, "GB114")
+
+
+def test_double_backward() -> None:
+    def program(wrap: Any) -> Any:
+        x, w = leaf(3, 4), leaf(4, 4)
+        f = wrap(lambda a: again(lambda h: (h @ w).tanh().square(), a).sum())
+        (g,) = torch.autograd.grad(f(x), x, create_graph=True)
+        g.square().sum().backward()
+        return (x.grad, w.grad), f
+
+    compare(program)
+
+
+def test_autocast() -> None:
+    def program(wrap: Any) -> Any:
+        model, x = Block(8), leaf(3, 8).detach().float().requires_grad_()
+        f = wrap(lambda h: again(model, again(model, h)).float().square().sum())
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = f(x)
+            y.backward()
+        return [x.grad, *(p.grad for p in model.parameters())], f
+
+    torch.manual_seed(0)
+    plain, _ = program(lambda fn: fn)
+    torch.manual_seed(0)
+    found, jitted = program(graftjit.jit)
+    torch.testing.assert_close(found, plain, rtol=0.03, atol=0.03)
+    assert jitted.report().break_count == 0
