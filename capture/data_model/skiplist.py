@@ -51,6 +51,7 @@ _MODULES: dict[str, str | None] = {
     "torch.jit": "GB102",
     "torch.cuda": "GB118",
     "torch.distributed": "GB102",
+    "torch.distributed.algorithms._checkpoint": None,
     "torch.compiler": "GB102",
     "torch._functorch": "GB124",
     "torch.func": "GB124",

@@ -1,7 +1,9 @@
 """`torch.utils.checkpoint.checkpoint` in a frame: capture walks the function; its operators are a
 region of the trace (`ir.trace.regions`), which the backward computes again.
 
-In: a call of `checkpoint` with `use_reentrant=False`. Out: the function's result. In eager mode the
+In: a call of `checkpoint` with `use_reentrant=False`. Out: the function's result. A policy of
+`create_selective_checkpoint_contexts` is asked once for each operator; what it saves is not
+computed again. In eager mode the
 function runs a second time during the backward, so whatever it does beside its result happens
 twice: a function with effects that can be seen is a break, and so are the other forms of
 checkpoints, which torch itself then runs.
@@ -17,10 +19,12 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from ...ir.trace.regions import Regions
 from ..breaks import Break
-from ..values.containers import NotConstant, as_constant
+from ..data_model import attributes
+from ..values.containers import NotConstant, as_constant, sequence_items
 from ..values.registry import Args, Kwargs, models
 from ..values.value import (
     Cell,
+    Const,
     Dict,
     Function,
     Instance,
@@ -31,8 +35,10 @@ from ..values.value import (
     Sequence,
     Set,
     Tensor,
+    Unread,
     Value,
 )
+from ..values.wrap import pin
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -41,12 +47,23 @@ _CODE = "GB114"
 _CHECKS = tuple(torch_checkpoint._allowed_determinism_checks_to_fns)
 
 
+class Selective:
+    """A context of `create_selective_checkpoint_contexts`, with its policy."""
+
+
+attributes.STAND_INS[Selective] = (
+    _CODE,
+    "a context for selective checkpoints is looked at or kept",
+)
+
+
 @models(torch_checkpoint.checkpoint)
 def _checkpoint(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     given = dict(kwargs)
     if not args:
         raise Break(_CODE, "a checkpoint without a function as its first argument")
     preserves = _require_plain(m, given)
+    policy = _policy(m, given.pop("context_fn", None))
     function, *rest = args
     if not torch.is_grad_enabled():
         return m.call(function, rest, given)
@@ -57,6 +74,8 @@ def _checkpoint(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     region = regions.begin([one.ghost for one in rest if isinstance(one, Tensor)])
     try:
         result = m.call(function, rest, given)
+        if policy is not None:
+            regions.save(region, _saves(m, policy, regions.operators(region)))
     finally:
         regions.end(region)
     changed = before.changed()
@@ -89,11 +108,6 @@ def _require_plain(m: Machine, given: Kwargs) -> bool:
         name: _constant(m, name, given.pop(name)) if name in given else value
         for name, value in options.items()
     }
-    context = given.pop("context_fn", None)
-    if context is not None and not (
-        isinstance(context, Obj) and context.value is torch_checkpoint.noop_context_fn
-    ):
-        raise Break(_CODE, "a checkpoint with a context_fn")
     if found["use_reentrant"] is not False:
         raise Break(_CODE, "a checkpoint without use_reentrant=False")
     if found["determinism_check"] not in _CHECKS:
@@ -101,6 +115,62 @@ def _require_plain(m: Machine, given: Kwargs) -> bool:
     if found["debug"] is not False or torch_checkpoint._checkpoint_debug_enabled:
         raise Break(_CODE, "a checkpoint with debug=True")
     return bool(found["preserve_rng_state"])
+
+
+# -- selective checkpoints -------------------------------------------------------------------------
+@models(torch_checkpoint.create_selective_checkpoint_contexts)
+def _contexts(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) != 1 or kwargs:
+        raise Break(_CODE, "selective checkpoints with these arguments")
+    made = Instance(Obj(Selective))
+    m.heap.overlay[made] = {"policy": args[0]}
+    return Sequence([made, made], tuple)
+
+
+def _policy(m: Machine, function: Value | None) -> Value | None:
+    """The policy of a checkpoint's `context_fn`, None without one."""
+    if function is None or (
+        isinstance(function, Obj) and function.value is torch_checkpoint.noop_context_fn
+    ):
+        return None
+    found = m.call(function, [], {})
+    first = found._items[0] if isinstance(found, Sequence) and found._items else found
+    if not (isinstance(first, Instance) and first.cls.value is Selective):  # type: ignore[attr-defined]
+        raise Break(_CODE, "a checkpoint with a context_fn that is not for selective checkpoints")
+    policy = m.heap.overlay[first]["policy"]
+    assert policy is not None
+    return policy
+
+
+def _saves(m: Machine, policy: Value, operators: Iterable[Any]) -> set[Any]:
+    """The operators whose results the policy saves."""
+    policies = torch_checkpoint.CheckpointPolicy
+    context = Unread(_unread)
+    found = set()
+    for op in operators:
+        if isinstance(policy, Sequence):
+            given = any(_object(one) is op for one in sequence_items(m, policy))
+        else:
+            given = _object(m.call(policy, [context, Obj(op), Unread(_unread)], {}))
+        if given in (policies.MUST_CPU_OFFLOAD, policies.PREFER_CPU_OFFLOAD):
+            raise Break(_CODE, "a selective checkpoint that offloads")
+        if given is True or given in (policies.MUST_SAVE, policies.PREFER_SAVE):
+            found.add(op)
+    return found
+
+
+def _object(value: Value) -> Any:
+    """The object that a value from outside stands for, which is guarded."""
+    if isinstance(value, Const):
+        return value.value
+    if not isinstance(value, Obj):
+        raise Break(_CODE, "a selective checkpoint whose policy is not known")
+    pin(value)
+    return value.value
+
+
+def _unread() -> Value:
+    raise Break(_CODE, "a policy for checkpoints that looks at more than the operator")
 
 
 def _constant(m: Machine, name: str, value: Value) -> Any:

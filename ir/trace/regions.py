@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
 _LIBRARY.define("again(Tensor self, int region) -> Tensor")
 _LIBRARY.impl("again", lambda tensor, region: tensor.detach(), "CompositeExplicitAutograd")
+aten = torch.ops.aten
 again = torch.ops.graftjit.again.default
 OPS[str(again)] = OpDef(str(again), "barrier", lambda op, tensor, region: tensor)
 
@@ -79,6 +80,8 @@ class Region:
     autograd gives to the nodes that it makes, in order.
 
     arguments   memory of the tensors that the function got: autograd saves them
+    need        what the copy must have of the region
+    saved       memory that a policy saves: the copy reads it
     """
 
     number: int
@@ -89,6 +92,7 @@ class Region:
     end: int = -1
     last: int = -1
     need: dict[Node, None] = field(default_factory=dict)
+    saved: set[Node] = field(default_factory=set)
 
     def has(self, position: int) -> bool:
         return self.start <= position < self.end
@@ -141,6 +145,20 @@ class Regions:
         inside = self._nodes[region.start : region.end]
         self._outside.update(root(one) for node in inside for one in reads(node))
         self._outside.difference_update(inside)
+
+    def operators(self, region: Region) -> list[Any]:
+        """The operators of the current region so far, each once."""
+        calls = [node.target for node in self._nodes[region.start :] if node.op == "call"]
+        return list(dict.fromkeys(op for op in calls if op is not aten.detach.default))
+
+    def save(self, region: Region, operators: set[Any]) -> None:
+        """Save the results of these operators. Memory that the region writes is computed again."""
+        inside = self._nodes[region.start :]
+        written = {root(one) for node in inside for one in writes(node)}
+        for node in inside:
+            origin = node.args[0] if node.op == "get" else node
+            if origin.target in operators and node.alias is None and node not in written:
+                region.saved.add(node)
 
     def draws(self, region: Region) -> bool:
         """Whether an operator of the region draws random numbers."""
@@ -279,6 +297,8 @@ class _Copies:
     def _again(self, region: Region, node: Node) -> bool:
         """Whether the region's copy has a copy of this node."""
         if not self._inside(region, node):
+            return False
+        if root(node) in region.saved:
             return False
         return root(node) not in self._drawn or bool(self._draws[region.number])
 

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+)
 
 import graftjit
 from graftjit.codegen import training
@@ -344,6 +350,65 @@ def test_other_forms_are_breaks(options: dict[str, Any], why: str) -> None:
 
     jitted = compare(program, 1, "GB114")
     assert why in str(jitted.report())
+
+
+def _saves_products(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+    if op in (aten.mm.default, aten.addmm.default):
+        return CheckpointPolicy.MUST_SAVE
+    return CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@pytest.mark.parametrize("how", ["list", "function", "bool"])
+def test_selective(how: str) -> None:
+    x, w = leaf(4, 4), leaf(4, 4)
+    policies = {
+        "list": [aten.mm.default],
+        "function": _saves_products,
+        "bool": lambda ctx, op, *args, **kwargs: op is aten.mm.default,
+    }
+    contexts = functools.partial(create_selective_checkpoint_contexts, policies[how])
+
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        def region(a: torch.Tensor) -> torch.Tensor:
+            return ((a @ w).tanh().exp() @ w).sin()
+
+        return again(region, x, context_fn=contexts).sum()
+
+    def program(wrap: Any) -> Any:
+        x, w = leaf(4, 4), leaf(4, 4)
+        f = wrap(loss)
+        f(x, w).backward()
+        return (x.grad, w.grad), f
+
+    names = operators_of_backward(loss, x, w)
+    compare(program)
+    assert sum("mm" in one for one in names) == 4  # none of the forward's
+    assert names.count("aten.tanh.default") == 1
+
+
+def test_a_policy_that_looks_at_operands_is_a_break() -> None:
+    def policy(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> bool:
+        return args[0].dim() == 2
+
+    def program(wrap: Any) -> Any:
+        x, w = leaf(3, 4), leaf(4, 4)
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        f = wrap(lambda a: again(lambda h: (h @ w).tanh(), a, context_fn=contexts).sum())
+        f(x).backward()
+        return (x.grad, w.grad), f
+
+    compare(program, 1, "GB114")
+
+
+def test_wrapped_modules() -> None:
+    def program(wrap: Any) -> Any:
+        model = nn.Sequential(*map(checkpoint_wrapper, blocks_of(2)))
+        x = leaf(3, 8)
+        f = wrap(model.forward)
+        f(x).sum().backward()
+        return [x.grad, *(p.grad for p in model.parameters())], f
+
+    compare(program)
 
 
 def test_sequential() -> None:
