@@ -42,7 +42,9 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         before=wanted_before(graph),
         inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
         inner_views=tuple(at for at, piece in inner.items() if piece is None),
-        custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied),
+        custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied)
+        if joint.custom
+        else (),
     )
 
 

@@ -17,6 +17,7 @@ import contextlib
 import inspect
 import itertools
 import types
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,7 @@ import torch
 from ...ir.dataclass import dataclass, field
 from ...ir.graph.layout import gradient_strides
 from ...ir.graph.nodes import Graph, Meta, meta_of
-from ...ir.ops.meta_kernels import pinned_all
-from ...ir.trace.custom_function import Applied, Backward, Slot, Walked
+from ...ir.trace.custom_function import Applied, Backward, Unowned, Walked
 from ...ir.trace.ghost import Ghost
 from ...ir.trace.tracer import Tracer
 from ...runtime.autograd.custom_function import Reads, Unreachable
@@ -35,6 +35,7 @@ from ..data_model import attributes
 from ..values import containers
 from ..values.containers import NotConstant, as_constant
 from ..values.registry import NONE, Args, Kwargs, models
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import Const, Dict, Instance, Obj, Tensor, Value, is_none
 from ..values.value import Sequence as Items
 from . import calls
@@ -123,14 +124,23 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     else:
         call = _Call(owner, forward, None, given)
     transforms = [one for one in m.inner if not one.custom]
-    if transforms and not (call.cls.generate_vmap_rule and all(one.batches for one in transforms)):
+    if transforms and _is_differentiated(m, call, transforms):
         raise Break(_CODE, f"{call.name} under a transform of torch.func")
     tensors = [value for value in given if isinstance(value, Tensor)]
     if torch.is_grad_enabled() and any(value.ghost.requires_grad for value in tensors):
-        if transforms:
-            raise Break(_CODE, f"{call.name} under a transform of torch.func")
         return _Differentiable(m, call).run()
     return _without_gradient(m, call)
+
+
+def _is_differentiated(m: Machine, call: _Call, transforms: list[Inner]) -> bool:
+    """Whether a transform, or autograd around it, may use more than forward.
+
+    The tensors inside of vmap do not require the gradients that those around it require.
+    """
+    if not (call.cls.generate_vmap_rule and all(one.batches for one in transforms)):
+        return True
+    around = m.root_tracer.needs_grad or any(one.origin.requires_grad for one in m.inputs)
+    return torch.is_grad_enabled() and around
 
 
 def _static(m: Machine, owner: Obj, name: str) -> Obj:
@@ -231,12 +241,19 @@ class _Outputs:
         return len(self.ghosts) - 1
 
 
+def _inner(m: Machine, name: str) -> Inner:
+    """A trace with the sizes and numbers of the frame."""
+    made = Inner(Tracer(name, m.facts), custom=True)
+    made.tracer.within = True
+    return made
+
+
 class _Differentiable:
     """One call of apply that autograd follows."""
 
     def __init__(self, m: Machine, call: _Call) -> None:
         self.m, self.call = m, call
-        self.inner = Inner(Tracer(f"{call.name}.forward"), custom=True)
+        self.inner = _inner(m, f"{call.name}.forward")
         needs = [isinstance(one, Tensor) and one.ghost.requires_grad for one in call.args]
         self.context = _context(m, call, needs)
         self.outputs = _Outputs()
@@ -248,7 +265,7 @@ class _Differentiable:
         m, call = self.m, self.call
         before = len(m.journal.effects), len(m.contexts)
         backward = self._method()
-        sent = tuple(calls.to_argument(m, value) for value in call.args)
+        sent = self._sent()
         with _inside(m, self.inner):
             tensors = [value for value in call.args if isinstance(value, Tensor)]
             for value in tensors:
@@ -257,13 +274,13 @@ class _Differentiable:
             if (len(m.journal.effects), len(m.contexts)) != before:
                 raise Break(_CODE, f"the forward of {call.name} has effects")
             parts = _parts(m, result)
-            form = self._form(parts, result)
             self._save()
             held = self._attributes()
+            self._check_result(parts, held)
             backwards = self._backwards(backward, parts)
             for ghost in self.held:
                 self._check_held(ghost, held)
-            walked = self._walked(tensors, form, backwards)
+            walked = self._walked(tensors, parts, backwards)
         others = tuple(
             around
             for known, around, _ in self.inner.lifted.values()
@@ -283,6 +300,20 @@ class _Differentiable:
             raise Break(_CODE, f"{self.call.name} defines vjp")
         return _static(self.m, self.call.owner, "backward")
 
+    def _sent(self) -> tuple[Any, ...]:
+        """The arguments of the recorded call. A graph keeps no object of the program alive."""
+        sent: list[Any] = []
+        for value in self.call.args:
+            if not isinstance(value, Obj) or isinstance(value.value, (type, torch.Tensor)):
+                sent.append(calls.to_argument(self.m, value))
+                continue
+            try:
+                sent.append(Unowned(weakref.ref(value.value)))
+            except TypeError:
+                reason = f"{self.call.name} with a {type(value.value).__name__} as an argument"
+                raise Break(_CODE, reason) from None
+        return tuple(sent)
+
     # -- forward
 
     def _attribute(self, name: str) -> Value:
@@ -297,23 +328,17 @@ class _Differentiable:
             raise Break(_CODE, f"{self.call.name} marks or saves what is no tensor")
         return found  # type: ignore[return-value]
 
-    def _form(self, parts: list[Value], result: Value) -> Any:
-        """The form of the result, whose ghosts become outputs."""
-        form: list[Any] = []
+    def _check_result(self, parts: list[Value], held: list[Tensor]) -> None:
         for part in parts:
-            if isinstance(part, Tensor):
-                if part.source is not None and part not in self.call.args:
-                    raise Break(_CODE, f"{self.call.name} returns a tensor from outside")
-                form.append(Slot(self.outputs.at(lift(self.m, part.ghost))))
-                continue
-            try:
-                form.append(as_constant(self.m, part))
-            except NotConstant:
-                reason = f"{self.call.name} returns neither tensors nor constants"
-                raise Break(_CODE, reason) from None
-        if not any(type(one) is Slot for one in form):
+            outside = isinstance(part, Tensor) and part.source is not None
+            if outside and part not in self.call.args:
+                raise Break(_CODE, f"{self.call.name} returns a tensor from outside")
+            if isinstance(part, Items | Dict):
+                raise Break(_CODE, f"{self.call.name} returns a container")
+            if isinstance(part, Tensor) and any(part is one for one in held):
+                raise Break(_CODE, f"{self.call.name} keeps its result in an attribute of ctx")
+        if not any(isinstance(part, Tensor) for part in parts):
             raise Break(_CODE, f"{self.call.name} returns no tensor")
-        return tuple(form) if isinstance(result, Items) else form[0]
 
     def _save(self) -> None:
         """What `save_for_backward` was given is what backward finds in `saved_tensors`."""
@@ -329,7 +354,7 @@ class _Differentiable:
         backward reads it."""
         found: list[Tensor] = []
         for name, value in self.m.heap.overlay[self.context].items():
-            if name not in ("to_save", "saved_tensors") and value is not None:
+            if name not in _OWN and value is not None:
                 found += self._kept(name, value)
         return found
 
@@ -343,6 +368,8 @@ class _Differentiable:
             pairs = containers.dict_items(self.m, value)
             return [one for _, item in pairs for one in self._kept(name, item)]
         if isinstance(value, Obj) and isinstance(value.value, _LASTING):
+            return []
+        if isinstance(value, SymbolicNumber):
             return []
         try:
             as_constant(self.m, value)
@@ -376,14 +403,14 @@ class _Differentiable:
         """The backward for each set of gradients that autograd may pass."""
         plain = self._tensors("non_differentiable")
         makes = bool(as_constant(self.m, self._attribute("materialize_grads")))
-        tensors = [isinstance(part, Tensor) for part in parts]
+        tensors = [part for part in parts if isinstance(part, Tensor)]
         if makes:
-            return {tuple(tensors): self._backward(backward, parts, tensors)}
+            present = [True] * len(tensors)
+            return {tuple(present): self._backward(backward, parts, present)}
         follows = [
-            isinstance(part, Tensor)
-            and part not in plain
+            part not in plain
             and (part.ghost.dtype.is_floating_point or part.ghost.dtype.is_complex)
-            for part in parts
+            for part in tensors
         ]
         if sum(follows) > _MAX_PATTERNS:
             reason = f"{self.call.name} with many results, whose gradients may be None"
@@ -401,19 +428,21 @@ class _Differentiable:
         return found
 
     def _backward(self, backward: Obj, parts: list[Value], present: list[bool]) -> Backward:
+        """`present`: for each tensor of the result, whether it has a gradient."""
         m, name = self.m, self.call.name
-        inner = Inner(Tracer(f"{name}.backward"), custom=True)
+        inner = _inner(m, f"{name}.backward")
         before, outside = self._state(), m.later.reads
         m.later.reads = reads = {} if outside is None else outside
         gradients: list[Value] = []
         given: dict[int, int] = {}  # an input of the graph -> the number of its gradient
         try:
             with _inside(m, inner), _without_autocast():
-                for number, (part, one) in enumerate(zip(parts, present, strict=True)):
-                    if not one:
+                numbered = enumerate(present)
+                for part in parts:
+                    number, one = next(numbered) if isinstance(part, Tensor) else (0, False)
+                    if not (one and isinstance(part, Tensor)):
                         gradients.append(NONE)
                         continue
-                    assert isinstance(part, Tensor)
                     given[inner.tracer.n_inputs] = number
                     gradients.append(calls.from_result(m, inner.tracer.given(_dense(m, part))))
                 result = m.call(backward, [self.context, *gradients], {})
@@ -421,6 +450,8 @@ class _Differentiable:
                 outputs = [lift(m, one.ghost) for one in found if one is not None]
                 if inner.tracer.mutates:
                     raise Break(_CODE, "it writes to a tensor that it was given")
+                if inner.asked - {"is_contiguous"}:
+                    raise Break(_CODE, "it asks for the memory layout of a gradient")
         except Break as stop:
             reason = f"the backward of {name} cannot be part of a graph: {stop.reason}"
             raise Break(_CODE, reason) from stop
@@ -430,6 +461,8 @@ class _Differentiable:
         if self._state() != before:
             raise Break(_CODE, f"the backward of {name} has effects, which come when it runs")
         graph = inner.tracer.finish(outputs)
+        if graph.random:
+            raise Break(_CODE, f"the backward of {name} draws random numbers")
         lifted = iter([one for _, one, _ in inner.lifted.values()])
         places = tuple(
             ("gradient", given[at]) if at in given else self._place(next(lifted))
@@ -437,7 +470,7 @@ class _Differentiable:
         )
         numbers = itertools.count()
         taken = tuple(None if one is None else next(numbers) for one in found)
-        return Backward(graph, places, taken, _switches(graph))
+        return Backward(graph, places, taken, _switches(graph), bool(inner.asked))
 
     def _reads(self, backward: Obj) -> Reads:
         """What backward reads from outside: constants, functions, classes and modules, which the
@@ -493,8 +526,9 @@ class _Differentiable:
 
     # -- both
 
-    def _walked(self, tensors: list[Tensor], form: Any, backwards: Any) -> Walked:
+    def _walked(self, tensors: list[Tensor], parts: list[Value], backwards: Any) -> Walked:
         m, at = self.m, self.outputs.at
+        result = tuple([at(lift(m, part.ghost)) for part in parts if isinstance(part, Tensor)])
         saved = [at(lift(m, one.ghost)) if isinstance(one, Tensor) else None for one in self.saved]
         held = [at(ghost) for ghost in self.held]
         dirty, plain = (
@@ -515,7 +549,7 @@ class _Differentiable:
             self.call.name,
             graph,
             inputs,
-            form,
+            result,
             tuple(saved),
             tuple(held),
             tuple(dirty),
@@ -525,6 +559,8 @@ class _Differentiable:
         )
 
 
+# What the methods of `ctx` keep.
+_OWN = ("to_save", "saved_tensors", "dirty_tensors", "non_differentiable", "needs_input_grad")
 # What an attribute of `ctx` may hold, besides tensors and constants.
 _LASTING = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _NUMBERS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
@@ -557,7 +593,7 @@ def _content(value: Value | None) -> Any:
 def _dense(m: Machine, part: Tensor) -> Any:
     """The Meta of a result's gradient."""
     with m.facts.active():
-        meta = pinned_all(meta_of(part.ghost))
+        meta = meta_of(part.ghost)
     stride = gradient_strides(meta.shape, meta.stride)
     return Meta(meta.shape, stride, meta.dtype, meta.device)
 

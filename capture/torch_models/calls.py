@@ -118,6 +118,7 @@ _FACT_METHODS = frozenset(
         "is_conj", "is_neg", "get_device", "is_inference", "is_set_to",
     }
 )  # fmt: skip
+_LAYOUT = frozenset({"stride", "is_contiguous", "storage_offset", "is_set_to"})
 # They depend on a tensor's position in its memory, which no guard checks.
 _PLACES = frozenset({"storage_offset", "is_set_to"})
 # Functions without a tensor result whose result follows from their arguments. Any other may depend
@@ -522,6 +523,8 @@ def call_tensor_method(
         taken = _by_mode(m, method, [value, *args], kwargs) if m.modes else None
         if taken is not None:
             return taken
+        if name in _LAYOUT and m.inner and m.tracer.owns(value.ghost):
+            m.inner[-1].asked.add(name)
         real = [as_constant(m, a) for a in args]
         named = {k: as_constant(m, a) for k, a in kwargs.items()}
         return fact(m, lambda: getattr(value.ghost, name)(*real, **named))

@@ -24,13 +24,14 @@ class Inner:
     """An inner trace.
 
     `lifted`: id of a ghost of the enclosing traces -> (that ghost, its ghost one trace further out,
-    its input).
+    its input). `asked`: methods that have answered from the memory layout of its tensors.
     """
 
     tracer: Tracer
     batches: bool = False  # of vmap: no derivative is computed through it
     custom: bool = False  # of a custom autograd function: no transform
     lifted: dict[int, tuple[Ghost, Ghost, Ghost]] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
 
 
 def lift(m: Machine, ghost: Ghost, depth: int | None = None) -> Ghost:
@@ -46,8 +47,10 @@ def lift(m: Machine, ghost: Ghost, depth: int | None = None) -> Ghost:
     known = inner.lifted.get(id(ghost))
     if known is None:
         around = lift(m, ghost, depth - 1)
-        with m.facts.active():  # an inner trace has plain sizes
-            meta = pinned_all(meta_of(ghost))
+        with m.facts.active():
+            meta = meta_of(ghost)
+            if not inner.custom:  # the trace of a transform has plain sizes
+                meta = pinned_all(meta)
         made = inner.tracer.given(meta, ghost.requires_grad)
         known = inner.lifted[id(ghost)] = (ghost, around, made)
     return known[2]

@@ -334,7 +334,7 @@ def truth(m: Machine, value: Const) -> bool:
 
 def argument(m: Machine, value: SymbolicNumber) -> Any:
     """A number for the tracer: an expression if it varies."""
-    if is_number(value) and not m.inner and _may_vary(m, value):
+    if is_number(value) and all(one.custom for one in m.inner) and _may_vary(m, value):
         (expr,) = without_the_rest(m, _expr(m, value))
         if varies(m, expr):
             return expr

@@ -17,18 +17,13 @@ import torch
 
 from ..dataclass import dataclass
 from ..errors import Unsupported
-from ..graph.interpreter import replay
-from ..graph.nodes import Graph
+from ..graph.interpreter import bind_results, replay
+from ..graph.nodes import Graph, Ref
+from ..symbolic.expr import Expr
+from ..symbolic.symnode import to_torch
 from .ghost import Ghost
 
 _Place = tuple[str, int]  # (kind of value, position among the values of that kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A tensor in the form of a result: its position among the outputs of the forward's graph."""
-
-    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +34,14 @@ class Backward:
     inputs     what its inputs are: ("saved", position), ("held", position), ("gradient", position)
     gradients  for each tensor argument of the Function, the output that is its gradient, or None
     switches   whether it switches grad mode, so that its own derivative would be another graph's
+    dense      whether it has asked if a tensor is contiguous: then its gradients are
     """
 
     graph: Graph
     inputs: tuple[_Place, ...]
     gradients: tuple[int | None, ...]
     switches: bool
+    dense: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Walked:
     forward      the graph of the forward
     inputs       what its inputs are: ("argument", position among the tensor arguments), ("other",
                  position among the other tensors that it reads)
-    result       the form of the result: a Slot, or a tuple of Slots and constants
+    result       the tensors of the result
     saved        what the forward saves with `save_for_backward`
     held         other tensors of the forward that the backward reads, from attributes of `ctx`
     dirty, plain what is marked as dirty, and as not differentiable
@@ -66,7 +63,7 @@ class Walked:
     name: str
     forward: Graph
     inputs: tuple[_Place, ...]
-    result: Any
+    result: tuple[int, ...]
     saved: tuple[int | None, ...]
     held: tuple[int, ...]
     dirty: tuple[int, ...]
@@ -80,7 +77,7 @@ def traced(walked: Walked) -> Any:
 
     def forward(ctx: Any, others: Sequence[Any], *tensors: Any) -> Any:
         given = {"argument": tensors, "other": others}
-        made = replay(walked.forward, [given[kind][at] for kind, at in walked.inputs])
+        made = _run(walked.forward, [given[kind][at] for kind, at in walked.inputs])
         ctx.save_for_backward(*[None if at is None else made[at] for at in walked.saved])
         ctx.held = [made[at] for at in walked.held]
         ctx.set_materialize_grads(walked.materialize)
@@ -88,9 +85,7 @@ def traced(walked: Walked) -> Any:
             ctx.mark_non_differentiable(*[made[at] for at in walked.plain])
         if walked.dirty:
             ctx.mark_dirty(*[made[at] for at in walked.dirty])
-        if type(walked.result) is Slot:
-            return made[walked.result.index]
-        return tuple([made[one.index] if type(one) is Slot else one for one in walked.result])
+        return tuple([made[at] for at in walked.result])
 
     def backward(ctx: Any, *gradients: Any) -> Any:
         one = walked.backwards.get(tuple([gradient is not None for gradient in gradients]))
@@ -98,16 +93,49 @@ def traced(walked: Walked) -> Any:
             raise Unsupported("custom-function", f"{walked.name} without one of its gradients")
         if one.switches and torch.is_grad_enabled():
             raise Unsupported("custom-function", f"a derivative of the backward of {walked.name}")
+        if one.dense:
+            gradients = tuple([each if each is None else each.contiguous() for each in gradients])
         given = {"saved": ctx.saved_tensors, "held": ctx.held, "gradient": gradients}
         operands = [given[kind][at] for kind, at in one.inputs]
         present = [gradient for gradient in gradients if gradient is not None]
-        if present:
+        if present and type(present[0]) is Ghost:
             present[0]._owner.custom.append(tuple([gradient._node for gradient in present]))
-        made = replay(one.graph, operands)
+        made = _run(one.graph, operands)
         return (None, *[None if at is None else made[at] for at in one.gradients])
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(walked.name, (torch.autograd.Function,), members)
+
+
+def _run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """`replay`; over ghosts, an expression is a number of torch's."""
+    facts = next((one._owner.facts for one in inputs if type(one) is Ghost), None)
+    if facts is None or not facts.symbols:
+        return replay(graph, inputs)
+    values: dict[int, Any] = {**graph.constants, **dict(enumerate(inputs))}
+
+    def bound(value: Any) -> Any:
+        kind = type(value)
+        if kind is Ref:
+            return values[value.index]
+        if kind is tuple or kind is list:
+            return kind([bound(item) for item in value])
+        if kind is dict:
+            return {key: bound(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(bound(value.start), bound(value.stop), bound(value.step))
+        return to_torch(facts.form(value), facts) if isinstance(value, Expr) else value
+
+    for call in graph.calls:
+        bind_results(call.results, call.target(*bound(call.args), **bound(call.kwargs)), values)
+    return [values[ref.index] for ref in graph.call_outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Unowned:
+    """An object of the program, which may end; the graph's entry ends with it."""
+
+    ref: weakref.ref[Any]
 
 
 class Applied:
@@ -118,17 +146,20 @@ class Applied:
 
     def __init__(self, cls: type, walked: Walked, reads: Any) -> None:
         self.reads = reads
-        self._cls = weakref.ref(cls)  # a class of the program may end; its entries end with it
+        self._cls = Unowned(weakref.ref(cls))
         self._traced = traced(walked)
         self.__name__ = walked.name
 
     def __call__(self, args: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         """The tensors of the result."""
         tensors = [one for one in args if isinstance(one, torch.Tensor)]
-        cls: Any = self._cls()
-        if cls is None or any(type(one) is Ghost for one in tensors):
+        cls: Any = self._cls.ref()
+        given = [one.ref() if type(one) is Unowned else one for one in args]
+        pairs = zip(given, args, strict=True)
+        ended = cls is None or any(one is None and was is not None for one, was in pairs)
+        if ended or any(type(one) is Ghost for one in tensors):
             found = self._traced.apply(others, *tensors)
         else:
-            found = cls.apply(*args)
+            found = cls.apply(*given)
         parts = found if isinstance(found, tuple) else (found,)
         return tuple([one for one in parts if isinstance(one, torch.Tensor)])

@@ -105,6 +105,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     except RuntimeError as error:
         # autograd raises this error when the program runs its backward.
         return Declined(str(error).splitlines()[0])
+    if tracer.custom_gradients() and len(ghosts) > 1 and not _all_reach(tangents, found):
+        return Declined("a custom function gives no gradient, and there are several results")
     memory = {root(node) for node in roots.pieces}
     kept = {
         origin
@@ -161,6 +163,18 @@ def _inner(outputs: Sequence[Ghost], pieces: Sequence[Any]) -> tuple[int, ...]:
         seen |= fresh
         pending += fresh
     return tuple(at for end, at in ends.items() if end in passed)
+
+
+def _all_reach(tangents: Sequence[Node], gradients: Sequence[Node | None]) -> bool:
+    """Whether each tangent reaches a gradient."""
+    pending = [node for node in gradients if node is not None]
+    seen: set[Node] = set()
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += reads(node)
+    return seen.issuperset(tangents)
 
 
 def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:

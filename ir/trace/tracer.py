@@ -147,6 +147,7 @@ class Tracer:
         self._grad_where: Location | None = None
         self.spends = False  # the calls contain a backward
         self.regions: Any = None  # see `regions.Regions`
+        self.within = False  # a part of another trace, whose symbols it has
 
     # -- inputs
 
@@ -450,8 +451,7 @@ class Tracer:
         return len(self._recorder.nodes)
 
     @property
-    def recorded(self) -> int:
-        """Number of recorded calls so far."""
+    def recorded(self) -> int:  # calls
         return len(self._calls)
 
     @property
@@ -578,7 +578,7 @@ class Tracer:
             spent=used or (),
             values=tuple([self._values[ref] for ref in order]),
         )
-        if self.facts.symbols:
+        if self.facts.symbols and not self.within:
             self._settle(graph)
         return graph if self.regions is None else self.regions.expanded(graph)
 

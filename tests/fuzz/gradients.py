@@ -7,7 +7,7 @@ Each program runs in plain Python and jitted, in float64 and in float32. Values 
 rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. From seed
 WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. From seed APART on
 there are more results, which are differentiated one after the other, by one another, twice, and with hooks. Every choice follows
-from the seed and from metadata.
+from the seed and from metadata. In the upper half of each million programs call custom functions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import torch.nn.functional as F
 
 import graftjit
 from graftjit.runtime.errors import CheckError, GraftError
+
+from . import custom_functions
 
 T = torch.Tensor
 UNARY = (
@@ -58,15 +60,24 @@ def quiet(x: T) -> T:
         return x * 3
 
 
+SCOPE = {**custom_functions.SCOPE, "torch": torch, "F": F, "quiet": quiet}
+
+
 def _fits(x: T, y: T) -> bool:
     pairs = zip(reversed(x.shape), reversed(y.shape), strict=False)
     return all(a == b or 1 in (a, b) for a, b in pairs) and max(x.dim(), y.dim()) <= 4
 
 
-def _statement(choose: random.Random, pool: dict[str, T], fixed: str) -> tuple[str, bool]:
+def _statement(
+    choose: random.Random, pool: dict[str, T], fixed: str, custom: bool
+) -> tuple[str, bool]:
     """One more statement, and whether it writes; empty if the choice fits nothing."""
     name = choose.choice(list(pool)[-6:])
-    x, kind = pool[name], choose.choice("uuubbbbrrvvwm")
+    x, kind = pool[name], choose.choice("uuubbbbrrvvwm" + "ffff" * custom)
+    if kind == "f":
+        other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
+        rows = bool(x.dim() and x.shape[-1])
+        return custom_functions.statement(choose, name, other, rows), False
     if kind == "u":
         return choose.choice(UNARY).format(x=name), False
     if kind == "b":
@@ -92,10 +103,11 @@ def source(seed: int) -> str:
     )
     lines = []
     for _ in range(choose.randrange(3, 16)):
-        text, writes = _statement(choose, pool, "" if WILD <= seed < APART else "abc")
+        fixed = "" if WILD <= seed < APART else "abc"
+        text, writes = _statement(choose, pool, fixed, custom_functions.has(seed))
         if not text:
             continue
-        scope = {**pool, "torch": torch, "F": F, "quiet": quiet}
+        scope = {**pool, **SCOPE}
         try:
             if writes:
                 exec(text, scope)
@@ -117,7 +129,7 @@ def source(seed: int) -> str:
 
 def program(seed: int) -> Callable[..., Any]:
     """The program of a seed."""
-    scope: dict[str, Any] = {"torch": torch, "F": F, "quiet": quiet}
+    scope: dict[str, Any] = dict(SCOPE)
     text = source(seed)
     name = f"<gradients {seed}>"
     linecache.cache[name] = len(text), None, text.splitlines(True), name

@@ -40,6 +40,23 @@ def test_gradients_of_results_apart(start: int) -> None:
         )
 
 
+CUSTOM = [WILD + 490_000, APART + 500_000]
+
+
+@pytest.mark.parametrize("start", [at + more for at in CUSTOM for more in (0, CHUNK)])
+def test_gradients_of_custom_functions(start: int) -> None:
+    for seed in sorted(set(range(start, start + CHUNK)) - {APART + 500_015}):  # a hook, as in LEFT
+        found = difference(seed)
+        assert not found, (
+            f"python -m tests.fuzz.gradients --seed {seed} --show\n{found}\n{source(seed)}"
+        )
+
+
+@pytest.mark.parametrize("seed", [APART + 500_000 + at for at in (35, 66, 85)])
+def test_seeds_of_custom_functions_that_were_found(seed: int) -> None:
+    assert not difference(seed)
+
+
 @pytest.mark.parametrize("seed", [APART + at for at in (23, 96, 120, 302)])
 def test_seeds_of_results_apart_that_were_found(seed: int) -> None:
     assert not difference(seed)

@@ -241,6 +241,69 @@ class Packed(Function):
         return g * first * second * k * ctx.table["scale"], None
 
 
+class Contiguous(Function):
+    """Asks for the memory layout of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T) -> T:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        (x,) = ctx.saved_tensors
+        if not g.is_contiguous():
+            g = g.contiguous()
+        return 2 * x * g.view(-1).view(x.shape)
+
+
+class Options(Function):
+    """Arguments of all kinds."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T, dims: Any, dtype: Any, options: Any, function: Any, size: Any) -> T:
+        ctx.size, ctx.options = size, options
+        return function(x).to(dtype).sum(dims, keepdim=True)
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> tuple[Any, ...]:
+        return (g.expand(ctx.size) * ctx.options["scale"], *[None] * 5)
+
+
+class Sized(Function):
+    """Computes with sizes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T, k: float) -> T:
+        ctx.save_for_backward(x)
+        ctx.rows, ctx.k = x.shape[0], k
+        return (x * x).view(x.shape[0], -1) * k
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> tuple[T, None]:
+        (x,) = ctx.saved_tensors
+        return 2 * x * g * ctx.k / ctx.rows, None
+
+
+class Mapped(Function):
+    """With a rule for vmap."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: T) -> T:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: T) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        (y,) = ctx.saved_tensors
+        return g * y * 2
+
+
 def closed(scale: float) -> Any:
     """A Function in a closure."""
 

@@ -20,16 +20,20 @@ from .functions import (
     Affine,
     Cast,
     Clamped,
+    Contiguous,
     InPlace,
     Largest,
+    Mapped,
     Nested,
     Once,
+    Options,
     Packed,
     Product,
     Reversed,
     Rounded,
     Same,
     Scaled,
+    Sized,
     Sparse,
     Square,
     Swish,
@@ -80,6 +84,12 @@ FORMS: dict[str, Callable[[T, T], Any]] = {
     "containers": lambda x, w: Packed.apply(x, [w]),
     "closure": lambda x, w: Tripled.apply(x) * w,
     "not linear": lambda x, w: Clamped.apply(x) * 0.25 + Clamped.apply(x * w) * 0.5,
+    "layout of a gradient": lambda x, w: (Contiguous.apply(x).t() * w).sum(),
+    "an expanded gradient": lambda x, w: Contiguous.apply(x * w).sum(),
+    "arguments": lambda x, w: Options.apply(
+        x * w, (0,), torch.float64, {"scale": 3.0}, torch.sin, x.shape
+    ),
+    "then written to": lambda x, w: Square.apply(x.sin()).add_(1).mul_(w),
 }
 
 
@@ -91,15 +101,31 @@ def test_a_function_is_part_of_the_graph(form: str) -> None:
     assert "FB3" not in str(report), report
 
 
-def test_other_sizes() -> None:
-    jitted = graftjit.jit(FORMS["three arguments"])
-    for rows in (4, 7, 9, 2, 7):
-        x, w = t(rows, 4), t(4, 4)
-        ours, theirs = fresh((x, w)), fresh((x, w))
-        jitted(*ours).backward()
-        FORMS["three arguments"](*theirs).backward()
+def test_sizes_and_numbers_that_vary() -> None:
+    def f(x: T, w: T, k: float) -> T:
+        return Affine.apply(Sized.apply(x * w[0], k), w, w[0]).square().sum() / x.shape[0]
+
+    jitted = graftjit.jit(f)
+    for rows in (4, 7, 9, 2, 7, 11, 13):
+        ours, theirs = fresh((t(rows, 4), t(4, 4))), fresh((t(rows, 4), t(4, 4)))
+        jitted(*ours, rows * 0.5).backward()
+        f(*theirs, rows * 0.5).backward()
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a.grad, b.grad)
+    assert not jitted.report().breaks
+    # The size is symbolic from its second value on, the number from its third.
+    assert jitted.report().recompile_count == 3, jitted.report()
+
+
+def test_vmap_around() -> None:
+    """The tensors that vmap passes on do not say that a gradient is wanted."""
+
+    def f(x: T) -> T:
+        return torch.func.vmap(lambda row: Mapped.apply(row) * 2)(x)
+
+    same(f, t(3, 4), node=None)
+    jitted = graftjit.jit(f)
+    torch.testing.assert_close(jitted(t(3, 4).detach()), f(t(3, 4).detach()))
     assert not jitted.report().breaks
 
 
@@ -298,6 +324,29 @@ class LooksAtContext(Square):
         return g * len(ctx.name())
 
 
+class AsksStride(Square):
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        return g * (g.stride(0) + 1)
+
+
+class Draws(Square):
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        return g + torch.rand_like(g)
+
+
+class HoldsResult(Function):
+    @staticmethod
+    def forward(ctx: Any, x: T) -> T:
+        ctx.y = x.exp()
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        return g * ctx.y
+
+
 class WritesArgument(Function):
     @staticmethod
     def forward(ctx: Any, x: T) -> T:
@@ -322,13 +371,14 @@ class Effect(Function):
 
 BREAKS = [
     *(Prints, Logs, ReadsList, ReadsTensor, Writes, WritesContext, AsksData, Raises, TooMany),
-    *(NoTensor, LooksAtContext, WritesArgument, Effect),
+    *(NoTensor, LooksAtContext, WritesArgument, Effect, AsksStride, Draws, HoldsResult),
 ]
 
 
 def outcome(function: Any) -> tuple[Any, Any, Any]:
     """(result, gradient or error, what was logged)"""
     LOG.clear()
+    torch.manual_seed(0)
     x = t(4)
     y = function(x)
     try:
