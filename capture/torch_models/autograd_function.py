@@ -97,8 +97,8 @@ class _Call:
     """A call of apply: the class, its methods and the arguments, with defaults."""
 
     owner: Obj
-    forward: Obj
-    setup: Obj | None
+    forward: Value
+    setup: Value | None
     args: Args
 
     @property
@@ -115,9 +115,11 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     owner, given = args[0], args[1:]
     if not isinstance(owner, Obj):
         raise Break(_CODE, "apply of a class that is not known")
-    forward, setup = (_static(m, owner, name) for name in ("forward", "setup_context"))
-    if setup.value is not _NO_SETUP:
-        given = _defaults(forward.value, given, kwargs)
+    (forward, code), (setup, setup_code) = (
+        _method(m, owner, name) for name in ("forward", "setup_context")
+    )
+    if setup_code is not _NO_SETUP:
+        given = _defaults(code, given, kwargs)
         call = _Call(owner, forward, setup, given)
     elif kwargs:
         raise Break(_CODE, f"{owner.value.__name__}.apply() with keyword arguments")
@@ -143,11 +145,14 @@ def _is_differentiated(m: Machine, call: _Call, transforms: list[Inner]) -> bool
     return torch.is_grad_enabled() and around
 
 
-def _static(m: Machine, owner: Obj, name: str) -> Obj:
+def _method(m: Machine, owner: Obj, name: str) -> tuple[Value, types.FunctionType]:
+    """A static method or class method as the class gives it, and its function."""
     found = attributes.load_attr(m, owner, name)
-    if not isinstance(found, Obj) or type(found.value) is not types.FunctionType:
+    raw = inspect.getattr_static(owner.value, name)
+    function = raw.__func__ if type(raw) in (staticmethod, classmethod) else None
+    if type(function) is not types.FunctionType:
         raise Break(_CODE, f"{owner.value.__name__}.{name} is not a static method")
-    return found
+    return found, function
 
 
 def _defaults(forward: Any, given: Args, kwargs: Kwargs) -> Args:
@@ -264,7 +269,7 @@ class _Differentiable:
     def run(self) -> Value:
         m, call = self.m, self.call
         before = len(m.journal.effects), len(m.contexts)
-        backward = self._method()
+        backward, function = self._backward_method()
         sent = self._sent()
         with _inside(m, self.inner):
             tensors = [value for value in call.args if isinstance(value, Tensor)]
@@ -286,19 +291,19 @@ class _Differentiable:
             for known, around, _ in self.inner.lifted.values()
             if not any(known is value.ghost for value in tensors)
         )
-        applied = Applied(call.cls, walked, self._reads(backward))
+        applied = Applied(call.cls, walked, self._reads(function))
         made = calls.record(m, applied, (sent, others), {})
         assert isinstance(made, Items)
         found = iter(containers.sequence_items(m, made))
         parts = [next(found) if isinstance(part, Tensor) else part for part in parts]
         return Items(parts, tuple) if isinstance(result, Items) else parts[0]
 
-    def _method(self) -> Obj:
+    def _backward_method(self) -> tuple[Value, types.FunctionType]:
         """The static method that computes the gradients."""
         cls = self.call.cls
         if cls.vjp is not _Function.vjp:
             raise Break(_CODE, f"{self.call.name} defines vjp")
-        return _static(self.m, self.call.owner, "backward")
+        return _method(self.m, self.call.owner, "backward")
 
     def _sent(self) -> tuple[Any, ...]:
         """The arguments of the recorded call. A graph keeps no object of the program alive."""
@@ -399,7 +404,7 @@ class _Differentiable:
 
     # -- backward
 
-    def _backwards(self, backward: Obj, parts: list[Value]) -> dict[tuple[bool, ...], Backward]:
+    def _backwards(self, backward: Value, parts: list[Value]) -> dict[tuple[bool, ...], Backward]:
         """The backward for each set of gradients that autograd may pass."""
         plain = self._tensors("non_differentiable")
         makes = bool(as_constant(self.m, self._attribute("materialize_grads")))
@@ -427,7 +432,7 @@ class _Differentiable:
                     raise
         return found
 
-    def _backward(self, backward: Obj, parts: list[Value], present: list[bool]) -> Backward:
+    def _backward(self, backward: Value, parts: list[Value], present: list[bool]) -> Backward:
         """`present`: for each tensor of the result, whether it has a gradient."""
         m, name = self.m, self.call.name
         inner = _inner(m, f"{name}.backward")
@@ -450,7 +455,7 @@ class _Differentiable:
                 outputs = [lift(m, one.ghost) for one in found if one is not None]
                 if inner.tracer.mutates:
                     raise Break(_CODE, "it writes to a tensor that it was given")
-                if inner.asked - {"is_contiguous"}:
+                if inner.asked - {"is_contiguous", *_GRAD_MODE}:
                     raise Break(_CODE, "it asks for the memory layout of a gradient")
         except Break as stop:
             reason = f"the backward of {name} cannot be part of a graph: {stop.reason}"
@@ -470,9 +475,10 @@ class _Differentiable:
         )
         numbers = itertools.count()
         taken = tuple(None if one is None else next(numbers) for one in found)
-        return Backward(graph, places, taken, _switches(graph), bool(inner.asked))
+        depends = _switches(graph) or not inner.asked.isdisjoint(_GRAD_MODE)
+        return Backward(graph, places, taken, depends, "is_contiguous" in inner.asked)
 
-    def _reads(self, backward: Obj) -> Reads:
+    def _reads(self, function: types.FunctionType) -> Reads:
         """What backward reads from outside: constants, functions, classes and modules, which the
         autograd node compares when it runs."""
         m, name = self.m, self.call.name
@@ -488,7 +494,7 @@ class _Differentiable:
                 raise Break(_CODE, f"the backward of {name} reads {key}, which the frame sets")
         m.later.behind |= self.reads.keys()
         try:
-            return Reads(backward.value, read)
+            return Reads(function, read)
         except Unreachable as error:
             reason = f"the backward of {name} reads {error} of code that is not its own"
             raise Break(_CODE, reason) from None
@@ -561,6 +567,8 @@ class _Differentiable:
 
 # What the methods of `ctx` keep.
 _OWN = ("to_save", "saved_tensors", "dirty_tensors", "non_differentiable", "needs_input_grad")
+# Questions whose answers differ if the backward is itself differentiated.
+_GRAD_MODE = ("is_grad_enabled", "requires_grad")
 # What an attribute of `ctx` may hold, besides tensors and constants.
 _LASTING = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _NUMBERS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device)

@@ -412,6 +412,8 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if taken is not None:
             return taken
     if name in _FACTS:
+        if name == "requires_grad" and m.inner and m.tracer.owns(value.ghost):
+            m.inner[-1].asked.add(name)
         if name == "is_leaf" or name == "names":
             raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
         if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:

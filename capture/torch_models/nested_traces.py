@@ -24,7 +24,8 @@ class Inner:
     """An inner trace.
 
     `lifted`: id of a ghost of the enclosing traces -> (that ghost, its ghost one trace further out,
-    its input). `asked`: methods that have answered from the memory layout of its tensors.
+    its input). `asked`: questions whose answers may differ when autograd runs it: the memory
+    layout of its tensors, and whether they require a gradient.
     """
 
     tracer: Tracer

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 @models(torch.is_grad_enabled)
 def _is_grad_enabled(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if m.inner:
+        m.inner[-1].asked.add("is_grad_enabled")
     return Const(torch.is_grad_enabled())
 
 

@@ -33,7 +33,8 @@ class Backward:
     graph      its graph, without outputs for gradients that are None
     inputs     what its inputs are: ("saved", position), ("held", position), ("gradient", position)
     gradients  for each tensor argument of the Function, the output that is its gradient, or None
-    switches   whether it switches grad mode, so that its own derivative would be another graph's
+    switches   whether it switches grad mode or asks for it, so that its own derivative would be
+               another graph's
     dense      whether it has asked if a tensor is contiguous: then its gradients are
     """
 

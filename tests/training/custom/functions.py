@@ -241,6 +241,24 @@ class Packed(Function):
         return g * first * second * k * ctx.table["scale"], None
 
 
+class OfClass(Function):
+    """Class methods in place of static methods."""
+
+    @classmethod
+    def power(cls, x: T) -> T:
+        return x * x * x
+
+    @classmethod
+    def forward(cls, ctx: Any, x: T) -> T:
+        ctx.save_for_backward(x)
+        return cls.power(x)
+
+    @classmethod
+    def backward(cls, ctx: Any, g: T) -> T:
+        (x,) = ctx.saved_tensors
+        return cls.power(x) * g
+
+
 class Contiguous(Function):
     """Asks for the memory layout of its gradient."""
 

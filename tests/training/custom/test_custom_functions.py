@@ -25,6 +25,7 @@ from .functions import (
     Largest,
     Mapped,
     Nested,
+    OfClass,
     Once,
     Options,
     Packed,
@@ -84,6 +85,7 @@ FORMS: dict[str, Callable[[T, T], Any]] = {
     "containers": lambda x, w: Packed.apply(x, [w]),
     "closure": lambda x, w: Tripled.apply(x) * w,
     "not linear": lambda x, w: Clamped.apply(x) * 0.25 + Clamped.apply(x * w) * 0.5,
+    "class methods": lambda x, w: OfClass.apply(x * w).sum(),
     "layout of a gradient": lambda x, w: (Contiguous.apply(x).t() * w).sum(),
     "an expanded gradient": lambda x, w: Contiguous.apply(x * w).sum(),
     "arguments": lambda x, w: Options.apply(
@@ -441,6 +443,45 @@ def test_second_derivatives(form: str) -> None:
             found.append(str(error))
     assert type(found[0]) is type(found[1])
     torch.testing.assert_close(found[0], found[1])
+
+
+class AsksMode(Square):
+    """Its backward computes something else if it is itself differentiated."""
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        (x,) = ctx.saved_tensors
+        return g * x * (2 if torch.is_grad_enabled() else 3)
+
+
+class AsksGradient(Square):
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        (x,) = ctx.saved_tensors
+        return g * x * (2 if g.requires_grad else 3)
+
+
+@pytest.mark.parametrize("function", [Square, Swish, Once, AsksMode, AsksGradient])
+def test_second_derivatives_inside(function: Any) -> None:
+    def f(x: T) -> T:
+        (first,) = torch.autograd.grad(function.apply(x.sin()).sin().sum(), x, create_graph=True)
+        return (first * first).sum()
+
+    jitted = graftjit.jit(f)
+    found = []
+    for g in (jitted, jitted, f):
+        x = t(4)
+        try:
+            g(x).backward()
+            found.append(x.grad)
+        except RuntimeError as error:
+            found.append(str(error))
+    for ours in found[:2]:
+        if isinstance(found[2], str):
+            assert ours == found[2]
+        else:
+            torch.testing.assert_close(ours, found[2])
+    assert len(jitted.report().breaks) == (function not in (Square, Swish)), jitted.report()
 
 
 def test_hooks() -> None:
