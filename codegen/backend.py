@@ -95,8 +95,23 @@ def _joint_or_replayed(
                 emit_compiled(made, level)
             return made
 
+    def whole(gradients: Graph) -> Any | str:
+        start = time.perf_counter()
+        with SESSION.working_for(*owner):
+            if gradients.needs_grad:
+                made = _joint_or_replayed(gradients, level, background, tune, sink, budget)
+            else:
+                made = _fused_or_replayed(gradients, level, background, tune)
+                _finish(made, gradients, sink)
+            if made.mode == "replay":
+                return made.reason
+            made.part = "backward"
+            made.timings["total"] = time.perf_counter() - start
+            emit_compiled(made, level)
+            return made.program
+
     try:
-        program, forward = compile_joint(graph, build, SESSION.options.check, show(), budget)
+        program, forward = compile_joint(graph, build, SESSION.options.check, show(), budget, whole)
     except Exception as error:  # a bug of graftjit must not become the user's error
         return _replayed(graph, *_fallback_reason(graph, error))
     return replace(forward, graph=graph, program=program)

@@ -45,6 +45,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied)
         if joint.custom
         else (),
+        casts=joint.casts,
     )
 
 

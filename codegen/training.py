@@ -35,6 +35,7 @@ from .lower import backward as lower_backward
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
 from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
+from .second_order import CompileWhole, second_order
 from .segments import segment_graphs
 
 # imported to fill the table of rules; only programs that are trained need them
@@ -48,9 +49,11 @@ def compile_joint(
     check: bool = False,
     show: Callable[[str], None] | None = None,
     budget: float | None = None,
+    whole: CompileWhole | None = None,
 ) -> tuple[Any, Any]:
-    """(program, the compiled forward). `build` compiles a graph without gradients; `budget`: see
-    `JitConfig.memory_budget`."""
+    """(program, the compiled forward). `build` compiles a graph without gradients, `whole` one with
+    its backward, where it has one: the gradients, if they are themselves differentiated. `budget`:
+    see `JitConfig.memory_budget`."""
     started, passes = time.perf_counter(), list[PassRecord]()
     watched = observers.is_observed()
     segments = segments_of(graph)
@@ -67,14 +70,16 @@ def compile_joint(
     make = _Maker(build, check, SESSION.owner, watched)
     if segments is None:
         plan, backward, replay, twin = make.parts(graph, halves)
-        whole = JointProgram(
+        joined_program = JointProgram(
             plan, forward.program, backward, replay, make.tell, _tail(graph), twin, graph.late
         )
-        return whole, forward
+        joined_program.second = whole and second_order(graph, whole)
+        return joined_program, forward
     made = []
     for one in segment_graphs(graph, halves, segments):
         plan, backward, replay, twin = make.parts(one.graph, one.halves)
         made.append(Segment(plan, one.place, backward, replay, make.tell, twin))
+        made[-1].second = whole and second_order(one.graph, whole)
     program = SegmentedProgram(
         len(graph.inputs),
         len(graph.joint.pieces),

@@ -265,10 +265,12 @@ _TABLE: tuple[Code, ...] = (
          "level O2 could not build or run the variants of a kernel; it uses the default schedule",
          "nothing; tune=False or GRAFTJIT_TUNE=0 turns the measurement off"),
     Code("FB317", "the backward runs the forward's calls again",
-         "the backward is itself differentiated (create_graph=True); or its gradients are"
-         " batched, sparse or part of a transform; or a result that another result depends on has"
-         " a hook or retains its gradient; or a fault inside graftjit ended it (WN607). The"
-         " forward's calls run again under autograd, and autograd differentiates these",
+         "the backward is itself differentiated (create_graph=True) where no program can compute"
+         " it: under a mode, autocast or hooks on saved tensors, or for more kinds of shapes and"
+         " numbers than graftjit compiles; or its gradients are batched, sparse or part of a"
+         " transform; or a result that another result depends on has a hook or retains its"
+         " gradient; or a fault inside graftjit ended it (WN607). The forward's calls run again"
+         " under autograd, and autograd differentiates these",
          "nothing; it costs one more forward"),
     Code("FB318", "operators on the GPU run by ATen",
          "graftjit cannot generate the kernel that would compute them, or the compiler rejects it",

@@ -46,7 +46,15 @@ STACKS: dict[str, tuple[str, ...]] = {
     "codegen": (
         *("loops", "analysis", "build", "cpp", "programs", "kernels", "lower", "fusion", "triton"),
         *("plan_cache", "schedule", "tuning"),
-        *("pipeline", "joint_plan", "segments", "training", "cuda_graphs", "backend"),
+        *(
+            "pipeline",
+            "joint_plan",
+            "segments",
+            "second_order",
+            "training",
+            "cuda_graphs",
+            "backend",
+        ),
     ),
     "runtime": (
         *("errors", "version", "codes", "safe_access", "directives", "native_sources"),

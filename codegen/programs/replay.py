@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from ...ir.graph.effects import operands
-from ...ir.graph.nodes import Call, Graph, Ref
+from ...ir.graph.interpreter import changes_state
+from ...ir.graph.nodes import Graph, Ref
 from ...ir.symbolic.expr import Expr, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
 
@@ -155,7 +156,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     writer = _Writer(graph)
     inputs = [f"v{i}" for i in range(len(graph.inputs))]
     head = f"def replay({', '.join(inputs + [symbol.name for symbol in graph.numbers])}):"
-    restores = any(_changes_state(call) for call in graph.calls)
+    restores = any(changes_state(call) for call in graph.calls)
     if restores:
         writer.names.update(
             # reserved: the function's own locals
@@ -173,12 +174,6 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
 
 
 _LEAVES = {"__enter__": "append", "__exit__": "pop"}
-
-
-def _changes_state(call: Call) -> bool:
-    return call.results is None and (
-        call.target is torch._C._set_grad_enabled or getattr(call.target, "__name__", "") in _LEAVES
-    )
 
 
 def _restoring(body: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .nodes import Graph, Node, Ref
+from .nodes import Call, Graph, Node, Ref
 
 
 def substitute(value: Any, read: Callable[[Any], Any], leaf: type) -> Any:
@@ -27,6 +27,14 @@ def substitute(value: Any, read: Callable[[Any], Any], leaf: type) -> Any:
     if kind is slice:
         return slice(*(substitute(v, read, leaf) for v in (value.start, value.stop, value.step)))
     return value
+
+
+def changes_state(call: Call) -> bool:
+    """Whether a call sets grad mode, or enters or leaves a context."""
+    return call.results is None and (
+        call.target is torch._C._set_grad_enabled
+        or getattr(call.target, "__name__", "") in ("__enter__", "__exit__")
+    )
 
 
 def bind_results(shape: Any, value: Any, values: dict[int, Any]) -> None:

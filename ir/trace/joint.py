@@ -47,6 +47,7 @@ class Joint:
                 saves
     inner       the outputs that other pieces depend on, by position
     custom      the gradients that each backward of a custom function is given
+    casts       autocast around the graph: (device type, dtype) where it is on
     """
 
     nodes: tuple[Node, ...]
@@ -64,6 +65,7 @@ class Joint:
     kept: frozenset[Node]
     inner: tuple[int, ...] = ()
     custom: tuple[tuple[Node, ...], ...] = ()
+    casts: tuple[tuple[str, torch.dtype], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,13 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         frozenset(kept),
         _inner(outputs, ghosts),
         tuple(tracer.custom_gradients()),
+        _casts(),
     )
+
+
+def _casts() -> tuple[tuple[str, torch.dtype], ...]:
+    kinds = filter(torch.is_autocast_enabled, ("cpu", "cuda"))
+    return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds)
 
 
 def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> str:

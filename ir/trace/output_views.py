@@ -10,7 +10,7 @@ same tensors. `ir.trace.joint` uses it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..dataclass import dataclass
 from ..graph.effects import root
@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 # How to find a piece's tensor among the results of the calls: (an output, the base of an output, or
 # an input; position).
 Found = tuple[str, int]
+
+
+def pieces_of(
+    found: Sequence[Found | None], outputs: Sequence[Any], inputs: Sequence[Any]
+) -> list[Any]:
+    """The pieces with a gradient, after the calls have run under autograd."""
+    made = []
+    for one in found:
+        assert one is not None
+        how, at = one
+        source = inputs[at] if how == "input" else outputs[at]
+        made.append(source._base if how == "base" else source)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ torch-level calls run again under autograd (`replay`).
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,9 +20,17 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ...ir.dataclass import dataclass
+from ...ir.trace.output_views import pieces_of
 from ..errors import Begun, CheckError, GraftError
 from ..process import faults
-from . import current_inputs, custom_function, inner_results, rng_state, saving_hooks
+from . import (
+    current_inputs,
+    custom_function,
+    inner_results,
+    rng_state,
+    saving_hooks,
+    second_order,
+)
 from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
@@ -60,6 +69,7 @@ class Plan:
     inner       pieces returned as they are on which other results depend
     inner_views results that are views and on which other results depend
     custom      what the backwards of custom functions read (`runtime.autograd.custom_function`)
+    casts       autocast around the graph: (device type, dtype) where it is on
     """
 
     name: str
@@ -83,17 +93,11 @@ class Plan:
     inner: tuple[int, ...] = ()
     inner_views: tuple[int, ...] = ()
     custom: tuple[custom_function.Reads, ...] = ()
+    casts: tuple[tuple[str, torch.dtype], ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, after the calls have run under autograd."""
-        return [_FIND[how](at, outputs, inputs) for how, at in self.found]
-
-
-_FIND: dict[str, Callable[[int, Sequence[Any], Sequence[Any]], Any]] = {
-    "output": lambda at, outputs, inputs: outputs[at],
-    "base": lambda at, outputs, inputs: outputs[at]._base,
-    "input": lambda at, outputs, inputs: inputs[at],
-}
+        return pieces_of(self.found, outputs, inputs)
 
 
 class Twin(Protocol):
@@ -137,6 +141,10 @@ class GraftBackward(BackwardCFunction):
         """Observe `pieces`, which replace those of the call when the calls run again under
         autograd."""
 
+    def is_watched(self) -> bool:
+        """Whether something observes gradients inside of the region."""
+        return False
+
 
 class SharedBackward(GraftBackward):
     """The node of several results."""
@@ -160,12 +168,15 @@ class InnerBackward(SharedBackward):
             super()._register_hook_dict(tensor)
 
     def apply(self, *gradients: Any) -> Any:
-        if not inner_results.is_watched(self) or torch.is_grad_enabled():
+        if not self.is_watched() or torch.is_grad_enabled():
             return super().apply(*gradients)
         with torch.enable_grad():
             found = self.joint.again(self, gradients, False, inner_results.WHY)
         self.maybe_clear_saved_tensors()
         return found
+
+    def is_watched(self) -> bool:
+        return inner_results.is_watched(self)
 
     def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
         stand_ins = dict(zip(self.joint.plan.results, pieces, strict=True))
@@ -263,6 +274,8 @@ class JointProgram:
         # for each wanted input, its position among the arguments of the node
         self._edges = {at: at for at in plan.wanted}
         self._watchable = bool(plan.inner or plan.inner_views)
+        # The gradients as programs, for a backward that is itself differentiated.
+        self.second: second_order.SecondOrder | None = None
         self._node = _node_of(self, plan.node) if plan.results else None
 
     def _places(self) -> list[int]:
@@ -453,13 +466,23 @@ class JointProgram:
     def again(
         self, node: Any, gradients: Sequence[Any], taped: bool, why: str, kept: Kept | None = None
     ) -> Sequence[Any]:
-        """The gradients of all inputs, with a history if `taped`: the calls run again under
-        autograd and are differentiated. `kept`: the saved inputs of a node that has dropped
-        them."""
-        self._tell(why)
+        """The gradients of all inputs, with a history if `taped`: by a program with a backward of
+        its own, else the calls run again under autograd and are differentiated. `kept`: the saved
+        inputs of a node that has dropped them."""
         plan = self.plan
         saved = node.saved_tensors if self._saves and kept is None else ()
-        points, inputs = self._inputs_again(kept or (self._saved_inputs(saved), node.call))
+        before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
+        if taped:
+            found = self._by_program(node, gradients, before, numbers)
+            if not isinstance(found, str):
+                return found
+            why = f"{why}: {found}" if found else why
+        self._tell(why)
+        points = [
+            one if one is None or not one.requires_grad else one.view_as(one) for one in before
+        ]
+        inputs = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
+        inputs += numbers
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
         node.watch(pieces, gradients)
         pairs = [
@@ -482,19 +505,47 @@ class JointProgram:
                 returned[edges[at]] = gradient
         return tuple(returned)
 
+    def _by_program(
+        self, node: Any, gradients: Sequence[Any], before: Sequence[Any], numbers: Sequence[Any]
+    ) -> Sequence[Any] | str:
+        """The gradients of all inputs by a program; or why the calls must run again."""
+        plan, edges = self.plan, self._edges
+        if self.second is None or node.is_watched() or not _all_ordinary(gradients):
+            return "gradients that are not plain tensors, or hooks inside of it"
+        if second_order.is_observed():
+            return "a mode or hooks on saved tensors see single operators"
+        given = [gradients[at] for at in plan.results]
+        asked = [
+            at
+            for at in plan.wanted
+            if node.needs_input_grad[edges[at]] and second_order.is_needed(node, edges[at])
+        ]
+        returned: list[Any] = [None] * len(node.needs_input_grad)
+        if not asked or all(one is None for one in given):
+            return tuple(returned)
+        tangents = [
+            None if one is None else _laid_out(one, order)
+            for one, order in zip(given, plan.orders, strict=True)
+        ]
+        random = node.random if plan.random else None
+        found = self.second.gradients(before, numbers, tangents, asked, random)
+        if isinstance(found, str):
+            return found
+        for at, gradient in zip(asked, found, strict=True):
+            returned[edges[at]] = gradient
+        return tuple(returned)
+
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
-        """Run the calls again with the random numbers of the first run."""
-        if not self.plan.random:
-            return self.replay(*inputs)
-        with rng_state.replayed(node.random):
+        """Run the calls again with the random numbers and the autocast of the first run."""
+        with contextlib.ExitStack() as around:
+            for kind, dtype in self.plan.casts:
+                around.enter_context(torch.autocast(kind, dtype))
+            if self.plan.random:
+                around.enter_context(rng_state.replayed(node.random))
             return self.replay(*inputs)
 
-    def _inputs_again(self, kept: Kept) -> tuple[list[Any], list[Any]]:
-        """The inputs of the call as they were before it.
-
-        Returns the tensors to differentiate by, and the arguments for the calls, which may write to
-        them.
-        """
+    def _inputs_before(self, kept: Kept) -> tuple[list[Any], Sequence[Any]]:
+        """The inputs of the call as they were before it (None: not kept), and its numbers."""
         plan = self.plan
         saved, (_, further, held) = kept
         before: list[Any] = [None] * plan.n_tensors
@@ -507,11 +558,7 @@ class JointProgram:
             if seen._version != version and at not in plan.written:
                 raise _gone(plan.name, at)
             before[at] = tensor
-        points = [
-            one if one is None or not one.requires_grad else one.view_as(one) for one in before
-        ]
-        given = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
-        return points, [*given, *further]
+        return before, further
 
 
 # Input, the tensor with its history, a tensor with its memory and version counter, that version. If

@@ -14,7 +14,7 @@ from torch import nn
 
 import graftjit
 
-from .beside import tensors
+from ..beside import tensors
 
 grad = torch.autograd.grad
 

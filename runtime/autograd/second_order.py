@@ -1,0 +1,103 @@
+"""A backward that is itself differentiated, as a program.
+
+`SecondOrder(build)` keeps, for each kind of call, the program that computes the gradients of a
+region from its inputs and from the gradients of its results (`ir.trace.gradient_trace`). The
+program has a backward of its own, so its results have the history that eager mode gives them, to
+any order. It is built when autograd first needs it. Where no exact program can be made, the
+caller runs the region's calls again under autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import CheckError
+from . import rng_state
+
+# (inputs, numbers, gradients of the results, wanted inputs) -> the program and, for each wanted
+# input, the position of its gradient among the results; or the reason why there is none.
+Tensors = Sequence[torch.Tensor | None]
+Made = tuple[Callable[..., Any], tuple[int | None, ...]]
+Build = Callable[[Tensors, Sequence[Any], Tensors, Sequence[int]], Made | str]
+
+# Kinds of calls that get a program; the calls of further kinds run again under autograd.
+LIMIT = 8
+_top_hooks = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
+_will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
+
+
+def is_needed(node: Any, edge: int) -> bool:
+    """Whether the running backward uses the gradient that `node` gives along this edge."""
+    behind = node.next_functions[edge][0]
+    if behind is None:
+        return False
+    try:
+        return bool(_will_run(behind))
+    # a leaf whose gradient is requested by name
+    except RuntimeError:
+        return True
+
+
+def is_observed() -> bool:
+    """Whether a mode, hooks on saved tensors or anomaly mode see single operators."""
+    return bool(
+        torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or _top_hooks(False) is not None
+        or torch.is_anomaly_enabled()
+        or any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+    )
+
+
+class SecondOrder:
+    """The programs of one region."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self._programs: dict[Any, Made | str] = {}
+
+    def gradients(
+        self,
+        inputs: Tensors,
+        numbers: Sequence[Any],
+        tangents: Tensors,
+        wanted: Sequence[int],
+        random: rng_state.States | None,
+    ) -> list[torch.Tensor | None] | str:
+        """The gradients of the wanted inputs; or why no program computes them."""
+        given = [one for one in (*inputs, *tangents) if one is not None]
+        key = (
+            tuple([one is None for one in (*inputs, *tangents)]),
+            tuple(wanted),
+            tuple([(one.shape, one.stride(), one.requires_grad) for one in given]),
+            tuple(numbers),
+        )
+        made = self._programs.get(key)
+        if made is None:
+            made = "its shapes and numbers vary"
+            if len(self._programs) < LIMIT:
+                made = self._programs[key] = self._build(inputs, numbers, tangents, wanted)
+        if isinstance(made, str):
+            return made
+        program, places = made
+        try:
+            found = _with_numbers_of(random, program, given)
+        except CheckError:
+            raise
+        except Exception as error:
+            reason = f"its program failed: {type(error).__name__}: {error}"
+            self._programs[key] = reason
+            return reason
+        return [None if at is None else found[at] for at in places]
+
+
+def _with_numbers_of(
+    random: rng_state.States | None, program: Callable[..., Any], given: Sequence[Any]
+) -> Any:
+    if random is None:
+        return program(*given)
+    with rng_state.replayed(random):
+        return program(*given)
