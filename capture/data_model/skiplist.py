@@ -41,6 +41,7 @@ _MODULES: dict[str, str | None] = {
     "ast": "GB131",
     "torch.autograd": "GB114",
     "torch.autograd.function": "GB134",
+    "torch.autograd.functional": None,
     "torch.utils.checkpoint": "GB114",
     "torch._tensor_str": "GB103",
     "torch.random": "GB118",

@@ -252,10 +252,20 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         "create_graph",
         "only_inputs",
         "allow_unused",
+        "is_grads_batched",
+        "materialize_grads",
     )
     given = dict(zip(names, args, strict=False)) | kwargs
     if not given.keys() <= set(names):
         raise Break(_CODE, "torch.autograd.grad() with these arguments")
+    if _flag(m, given, "is_grads_batched"):
+        raise Break(_CODE, "torch.autograd.grad() of batched gradients")
+    zeros = _flag(m, given, "materialize_grads")
+    if zeros and (
+        _flag(m, given, "create_graph")  # the zeros would be leaves
+        or not is_none(given.get("allow_unused", NONE))  # False: raises
+    ):
+        raise Break(_CODE, "torch.autograd.grad() with materialize_grads and other arguments")
     outs, wanted = _tensors(m, _sequence(given["outputs"])), _tensors(m, _sequence(given["inputs"]))
     seeds = given.get("grad_outputs", NONE)
     given_seeds = [None] * len(outs) if is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
@@ -263,9 +273,19 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     for one in wanted:
         require_no_hooks(m, one)
     found = _differentiate(m, outs, wanted, given_seeds, given)
-    if None in found and not _flag(m, given, "allow_unused"):
+    if None in found and not (zeros or _flag(m, given, "allow_unused")):
         raise Break("GB108", "torch.autograd.grad() of a tensor that takes no part")
-    return Sequence([NONE if one is None else calls.from_result(m, one) for one in found], tuple)
+    return Sequence(
+        [
+            calls.from_result(m, gradient)
+            if gradient is not None
+            else calls.record(m, torch.zeros_like, (one.ghost,), {})
+            if zeros
+            else NONE
+            for gradient, one in zip(found, wanted, strict=True)
+        ],
+        tuple,
+    )
 
 
 # -- both ------------------------------------------------------------------------------------------

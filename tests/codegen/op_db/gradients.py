@@ -114,6 +114,7 @@ def difference(info: Any, most: int, order: int = 1, inside: bool = False) -> tu
 
 def _compared(found: list[Any], expected: list[Any], again: list[Any]) -> str:
     for number, (a, b, c) in enumerate(zip(found, expected, again, strict=True)):
+        a, b, c = (one if one is None else one.detach() for one in (a, b, c))
         if (a is None) != (b is None):
             return f"gradient {number}: {'None' if a is None else 'one'} in place of the other"
         if (

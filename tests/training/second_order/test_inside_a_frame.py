@@ -325,3 +325,60 @@ def test_what_requires_no_gradient_raises_as_in_eager() -> None:
         with pytest.raises(RuntimeError) as found:
             graftjit.jit(function)(w)
         assert str(found.value) == str(expected.value)
+
+
+# -- torch.autograd.functional and torch.func
+def _total(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x * x.flip(0)).sin().sum()
+
+
+def _vector(x: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(x * x.flip(0)).sin()
+
+
+ONES = torch.ones(3)
+FUNCTIONALS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "hessian": lambda x: torch.autograd.functional.hessian(_total, x),
+    "jacobian": lambda x: torch.autograd.functional.jacobian(_vector, x),
+    "hvp": lambda x: torch.autograd.functional.hvp(_total, x, ONES),
+    "vhp": lambda x: torch.autograd.functional.vhp(_total, x, ONES),
+    "vjp": lambda x: torch.autograd.functional.vjp(_vector, x, ONES),
+    "jvp": lambda x: torch.autograd.functional.jvp(_vector, x, ONES),
+    "func.hessian": lambda x: torch.func.hessian(_total)(x),
+    "func.grad of func.grad": lambda x: torch.func.grad(lambda y: torch.func.grad(_total)(y).sum())(x),
+    "func.jvp of func.grad": lambda x: torch.func.jvp(torch.func.grad(_total), (x,), (ONES,)),
+    "zeros in place of None": lambda x: grad(
+        _total(y := x.detach().requires_grad_()), (y, y * 2), materialize_grads=True
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONALS)
+def test_derivatives_as_functions_are_one_graph(name: str) -> None:
+    function = FUNCTIONALS[name]
+    jitted = graftjit.jit(function)
+    for number in range(2):
+        torch.manual_seed(number)
+        x = torch.randn(3)
+        expected = tensors(function(x))  # first: torch warns when it loads forward mode
+        found = tensors(jitted(x))
+        torch.testing.assert_close(found, expected)
+        assert not any(one.requires_grad for one in found)
+    assert not jitted.report().break_count, jitted.report()
+
+
+@pytest.mark.parametrize("name", ["hessian", "jvp", "hvp"])
+def test_derivatives_as_functions_that_are_differentiated(name: str) -> None:
+    call = getattr(torch.autograd.functional, name)
+    inner, more = (_vector, (ONES,)) if name == "jvp" else (_total, (ONES,) * (name == "hvp"))
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return sum(one.square().sum() for one in tensors(call(inner, x, *more, create_graph=True)))
+
+    jitted, found = graftjit.jit(function), []
+    for run in (function, jitted, jitted):
+        x = torch.linspace(-1, 1, 3).requires_grad_()
+        run(x).backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[1:], found[:1] * 2)
+    assert not jitted.report().break_count, jitted.report()
