@@ -538,8 +538,11 @@ class JointProgram:
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
         """Run the calls again with the random numbers and the autocast of the first run."""
         with contextlib.ExitStack() as around:
-            for kind, dtype in self.plan.casts:
-                around.enter_context(torch.autocast(kind, dtype))
+            casts = dict(self.plan.casts)
+            for kind in ("cpu", "cuda"):
+                if kind in casts or torch.is_autocast_enabled(kind):
+                    cast = torch.autocast(kind, casts.get(kind), enabled=kind in casts)
+                    around.enter_context(cast)
             if self.plan.random:
                 around.enter_context(rng_state.replayed(node.random))
             return self.replay(*inputs)
