@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from ..runtime.guards.weak_ref import Weak
 from ..runtime.safe_access import MISSING, in_classes
 from .bytecode.decoder import Decoded, decode
 from .emit.ahead import dropped_ahead
@@ -161,7 +162,9 @@ def _seen_itself(one: Any) -> bool:
     if type(one) is types.GeneratorType:
         return one.gi_frame is not None and closing_is_seen(decode(one.gi_code))
     if type(one).__weakrefoffset__:
-        return any(is_kind(ref, weakref.ref) and _CALLBACK(ref) for ref in weakref.getweakrefs(one))
+        # Rows of guards refer weakly to an object as well: their callbacks are graftjit's.
+        refs = [ref for ref in weakref.getweakrefs(one) if type(ref) is not Weak]
+        return any(is_kind(ref, weakref.ref) and _CALLBACK(ref) for ref in refs)
     return False
 
 

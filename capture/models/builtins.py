@@ -407,20 +407,29 @@ def _call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(inspect.signature)
 def _signature(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     bound = isinstance(args[0], Method)
-    value = args[0].func if isinstance(args[0], Method) else args[0]
-    real = value.value if isinstance(value, Obj) else None
-    if kwargs or type(real) is not types.FunctionType or real.__dict__:
-        raise Break("GB132", "inspect.signature() of this value")
+    given = value = args[0].func if isinstance(args[0], Method) else args[0]
+    while _is_wrapper(m, value, kwargs):  # signature() follows them
+        value = attributes.load_attr(m, value, "__wrapped__")
     for name in ("__code__", "__defaults__", "__kwdefaults__"):
         attributes.load_attr(m, value, name)
-    # They would replace it.
-    for name in ("__signature__", "__wrapped__"):
-        attributes.has_attr(m, value, name)
     annotations = attributes.load_attr(m, value, "__annotations__")
     assert isinstance(annotations, Dict)
     for _, item in containers.dict_items(m, annotations):
         pin(item)
+    real = given.value  # type: ignore[attr-defined]
     return fold(lambda: inspect.signature(types.MethodType(real, 0) if bound else real))
+
+
+def _is_wrapper(m: Machine, value: Value, kwargs: Kwargs) -> bool:
+    """Whether a Python function has a `__wrapped__`, as `functools.wraps` sets it."""
+    real = value.value if isinstance(value, Obj) else None
+    if kwargs or not isinstance(value, Obj) or type(real) is not types.FunctionType:
+        raise Break("GB132", "inspect.signature() of this value")
+    # They would replace it.
+    for name in ("__signature__", "_partialmethod", "__partialmethod__"):
+        if attributes.has_attr(m, value, name):
+            raise Break("GB132", "inspect.signature() of a function that sets its own")
+    return attributes.has_attr(m, value, "__wrapped__")
 
 
 @models(typing.cast)

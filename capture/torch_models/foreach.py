@@ -1,8 +1,7 @@
 """Operators of lists of tensors (`torch._foreach_*`), used for clipping and by optimizers.
 
 In: a call of one. Out: on CPU and CUDA, the same as torch's own list kernels: tensor by tensor, by
-the operator of that name. So they fuse like other operators, and are equal to the bit. Fused steps
-(`torch._fused_*_`) write without raising versions, which no write of a graph does: they are breaks.
+the operator of that name. So they fuse like other operators, and are equal to the bit.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _foreach_utils
 
+from ...ir.passes.defer_writes import put_back
 from ..breaks import Break
 from ..data_model.polyfills import stands_for
 from ..values import containers
@@ -151,13 +151,33 @@ for _name, (_way, _method) in _WAYS.items():
         BUILTINS[_real] = _model(_name, _way, _method)
 
 
-# -- fused steps -----------------------------------------------------------------------------------
-def _fused(name: str) -> Any:
-    def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-        raise Break("GB115", f"{name}(), whose writes raise no version counter")
+# -- gradient scalers ------------------------------------------------------------------------------
+@stands_for(torch._amp_foreach_non_finite_check_and_unscale_)
+def check_and_unscale(self: Any, found_inf: Any, inv_scale: Any) -> None:
+    """Unscale gradients, and set `found_inf` to 1 if one is not finite; versions stay."""
+    for one in self:
+        found = one.abs().lt(float("inf")).all().logical_not()  # nan is not less either
+        put_back(found_inf, torch.where(found, torch.ones_like(found_inf), found_inf))
+        scaled = (one.to(_wide(one)) * inv_scale.to(_wide(one))).to(one.dtype)
+        put_back(one, torch.where(inv_scale == 1, one, scaled))
 
-    return call
+
+def _wide(one: Any) -> Any:
+    return torch.float32 if one.dtype in NARROW else one.dtype
 
 
-for _name in ("_fused_sgd_", "_fused_adam_", "_fused_adamw_", "_fused_adagrad_"):
-    BUILTINS[getattr(torch, _name)] = _fused(_name)
+@stands_for(torch._amp_update_scale_)
+def update_scale(
+    self: Any, growth_tracker: Any, found_inf: Any, scale_growth_factor: Any,
+    scale_backoff_factor: Any, growth_interval: Any,
+) -> Any:  # fmt: skip
+    """Shrink a scale after a step with an infinity; grow it after `growth_interval` without."""
+    found, exact = found_inf != 0, self.to(torch.float64)
+    steps = growth_tracker + 1
+    due = (steps == growth_interval).logical_and(found.logical_not())
+    larger = (exact * scale_growth_factor).to(self.dtype)
+    grown = torch.where(due.logical_and(torch.isfinite(larger)), larger, self)
+    count = torch.where(found.logical_or(due), torch.zeros_like(steps), steps)
+    self.copy_(torch.where(found, (exact * scale_backoff_factor).to(self.dtype), grown))
+    put_back(growth_tracker, count)
+    return self

@@ -4,7 +4,8 @@ In: the calls of `step` with its lists of tensors. Out: torch's operations, with
 step count is a tensor, so that its value is no constant of the graph: numbers that Python computes
 from it are computed in double precision, and branches on it become a selection per tensor
 (`torch.where`). Most rules have one function for `foreach=True` as well, which differs only in
-rounding and writes as often.
+rounding and writes as often. Fused steps (`fused=True`) are the same rules over copies in the
+precision of torch's fused kernels, put back without a change of versions, as those kernels write.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from typing import Any
 
 import torch
 from torch.optim.adagrad import _multi_tensor_adagrad, _single_tensor_adagrad
-from torch.optim.adam import _multi_tensor_adam, _single_tensor_adam
+from torch.optim.adam import _fused_adam, _multi_tensor_adam, _single_tensor_adam
 from torch.optim.adamax import _multi_tensor_adamax, _single_tensor_adamax
 from torch.optim.asgd import _multi_tensor_asgd, _single_tensor_asgd
 from torch.optim.nadam import _multi_tensor_nadam, _single_tensor_nadam
 from torch.optim.radam import _multi_tensor_radam, _single_tensor_radam
 from torch.optim.rprop import _multi_tensor_rprop, _single_tensor_rprop
 
+from ...ir.passes.defer_writes import put_back
 from ..data_model.polyfills import stands_for
 from .optimizers import as_number, left_to_python, power, to_scalar
+from .tensor_scalars import NARROW
 
 
 def _check(has_complex: Any, differentiable: Any, capturable: Any = False, **others: Any) -> None:
@@ -232,3 +235,130 @@ def rprop(
         param.addcmul_(gradient.sign(), size, value=-1)
         if not of_lists:
             before.copy_(gradient)
+
+
+# -- fused steps -----------------------------------------------------------------------------------
+def _copies(tensors: Any) -> Any:
+    """Copies in which a fused kernel computes: narrow dtypes in float32."""
+    return [t.to(torch.float32 if t.dtype in NARROW else t.dtype, copy=True) for t in tensors]
+
+
+def _put(tensors: Any, copies: Any, skip: Any) -> None:
+    """Write the results, or nothing where a gradient scaler found one that is not finite."""
+    for tensor, copy in zip(tensors, copies, strict=True):
+        new = copy.to(tensor.dtype)
+        put_back(tensor, new if skip is None else torch.where(skip, tensor, new))
+
+
+def _check_layouts(*lists: Any) -> None:
+    """Fused kernels on a CPU take the elements of their tensors in the order of memory."""
+    for tensors in zip(*lists, strict=True):
+        sizes, steps = tensors[0].shape, tensors[0].stride()
+        last = sum([(size - 1) * step for size, step in zip(sizes, steps, strict=True)])
+        for tensor in tensors:
+            if tensor.device.type != "cpu":
+                left_to_python("fused=True")
+            if tensor.stride() != steps or last + 1 != tensor.numel():
+                left_to_python("fused=True and tensors of several layouts, or with holes")
+
+
+def _unscaled(grads: Any, grad_scale: Any, found_inf: Any) -> tuple[Any, Any]:
+    """(gradients as a fused kernel reads them, whether it skips its writes)
+
+    A scaled gradient is replaced by the unscaled one.
+    """
+    skip = None if found_inf is None else found_inf == 1
+    found = _copies(grads)
+    if grad_scale is not None:
+        found = [grad / grad_scale.to(grad.dtype) for grad in found]
+        _put(grads, found, skip)
+    return found, skip
+
+
+@stands_for(torch._fused_adam_, decoupled=False)
+@stands_for(torch._fused_adamw_, decoupled=True)
+def fused_adam(
+    params: Any, grads: Any, firsts: Any, seconds: Any, largests: Any, counts: Any, *,
+    lr: Any, beta1: Any, beta2: Any, weight_decay: Any, eps: Any, amsgrad: Any, maximize: Any,
+    grad_scale: Any = None, found_inf: Any = None, decoupled: Any,
+) -> None:  # fmt: skip
+    """The counts were raised by the caller."""
+    lists = [params, firsts, seconds] + ([largests] if amsgrad else [])
+    _check_layouts(grads, *lists)
+    used, skip = _unscaled(grads, grad_scale, found_inf)
+    copies = [_copies(one) for one in lists]
+    before = [count - 1 for count in counts]
+    adam(
+        copies[0], used, copies[1], copies[2], copies[3] if amsgrad else [], before,
+        amsgrad=amsgrad, beta1=beta1, beta2=beta2, lr=lr, weight_decay=weight_decay, eps=eps,
+        maximize=maximize, decoupled_weight_decay=decoupled, has_complex=False,
+        differentiable=False,
+    )  # fmt: skip
+    for tensors, made in zip(lists, copies, strict=True):
+        _put(tensors, made, skip)
+
+
+@stands_for(_fused_adam)
+def fused_adam_of_group(
+    params: Any, grads: Any, firsts: Any, seconds: Any, largests: Any, counts: Any,
+    grad_scale: Any, found_inf: Any, *, has_complex: Any, capturable: Any, differentiable: Any,
+    decoupled_weight_decay: Any, **options: Any,
+) -> None:  # fmt: skip
+    """torch's function. Betas stay constants until they vary; its own treats them as rates."""
+    if differentiable:
+        left_to_python("fused=True and differentiable=True")
+    if params:
+        torch._foreach_add_(counts, 1)
+        fused_adam(
+            params, grads, firsts, seconds, largests, counts, grad_scale=grad_scale,
+            found_inf=found_inf, decoupled=decoupled_weight_decay, **options,
+        )  # fmt: skip
+        if found_inf is not None:
+            torch._foreach_sub_(counts, [found_inf] * len(counts))
+
+
+@stands_for(torch._fused_adagrad_)
+def fused_adagrad(
+    params: Any, grads: Any, totals: Any, counts: Any, *, lr: Any, lr_decay: Any,
+    weight_decay: Any, eps: Any, maximize: Any, grad_scale: Any = None, found_inf: Any = None,
+) -> None:  # fmt: skip
+    """The counts were raised by the caller."""
+    _check_layouts(params, grads, totals)
+    used, skip = _unscaled(grads, grad_scale, found_inf)
+    made, sums = _copies(params), _copies(totals)
+    adagrad(
+        made, used, sums, [count - 1 for count in counts], lr=lr, weight_decay=weight_decay,
+        lr_decay=lr_decay, eps=eps, maximize=maximize, has_complex=False, differentiable=False,
+    )  # fmt: skip
+    _put(params, made, skip)
+    _put(totals, sums, skip)
+
+
+@stands_for(torch._fused_sgd_)
+def fused_sgd(
+    params: Any, grads: Any, buffers: Any, *, weight_decay: Any, momentum: Any, lr: Any,
+    dampening: Any, nesterov: Any, maximize: Any, is_first_step: Any, grad_scale: Any = None,
+    found_inf: Any = None,
+) -> None:  # fmt: skip
+    """Stochastic gradient descent with momentum, as `torch.optim.SGD` documents it.
+
+    For narrow dtypes, torch's fused kernel gives other values than its formula.
+    """
+    _check_layouts(params, grads, *([buffers] if buffers else []))
+    if params[0].dtype in NARROW:
+        left_to_python("fused=True and parameters of a narrow dtype")
+    used, skip = _unscaled(grads, grad_scale, found_inf)
+    lr, copies = to_scalar(lr), _copies(params)
+    kept = [] if is_first_step else _copies(buffers)
+    for place, (param, gradient) in enumerate(zip(copies, used, strict=True)):
+        gradient = _gradient(param, gradient, maximize, weight_decay)
+        if buffers and is_first_step:
+            kept.append(gradient)
+        elif buffers:
+            kept[place].mul_(momentum).add_(gradient, alpha=1 - dampening)
+        if buffers:
+            gradient = gradient.add(kept[place], alpha=momentum) if nesterov else kept[place]
+        param.add_(gradient, alpha=-lr)
+    _put(params, copies, skip)
+    if buffers:
+        _put(buffers, kept, skip)

@@ -104,7 +104,8 @@ def _way_of(params: Any, differentiable: Any, use_fused: Any = False) -> Any:
 
 @stands_for(of_torch._device_dtype_check_for_fused)
 def _check_for_fused(p: Any, cuda_unsupported: Any = False) -> None:
-    left_to_python("fused=True")
+    if p.device.type != "cpu" or not torch.is_floating_point(p):
+        left_to_python("fused=True")
 
 
 @stands_for(torch.optim.Optimizer._group_tensors_by_device_and_dtype)

@@ -276,7 +276,12 @@ def _vars(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(id)
 def _id(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    raise Break("GB121", "id()")
+    """The id of an object from outside, which a guard holds to be that object."""
+    (value,) = args
+    if not isinstance(value, Obj) or value.source is None:
+        raise Break("GB121", "id() of a value that this frame may have made")
+    m.guard("is", value.source, value.value)
+    return Const(id(value.value))
 
 
 def _text(value: Value) -> str:

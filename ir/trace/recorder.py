@@ -467,7 +467,7 @@ class Recorder:
         return make_ghost(self.owner, copy, copy.meta, Store(fresh=True))
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`x.copy_(y)`: y's values in x's shape, dtype and device."""
+        """`x.copy_(y)`, or `put_back_`: y's values in x's shape, dtype and device."""
         target, given = _tensor(args[0]), args[1]
         if type(given) in SYMBOLIC:
             return self.dispatch(aten.fill_.Scalar, (target, given), {})
@@ -479,7 +479,7 @@ class Recorder:
         if type(given) is not Ghost and given.dim() == 0 and given.device != target.device:
             # `x[i] = 3`: torch makes a CPU tensor of the number.
             return self.dispatch(aten.fill_.Scalar, (target, given.item()), {})
-        self._count_version((target,))
+        self._count_version((target,) if op is aten.copy_.default else ())
         operands = tuple(self.operand(arg) for arg in args)
         meta, source = target._node.meta, operands[1].meta
         check_places(meta)
@@ -498,6 +498,7 @@ class Recorder:
             found = self.infer(copied, operands[:2], {})
             self._assign(target, self.node(copied.op, operands[:2], {}, found))
         else:
+            op = aten.copy_.default if store.fresh else op  # versions of its own memory begin here
             self.node(op, operands[:2], {}, meta, target._node)
             self._note_write(target)
         return target
@@ -592,17 +593,16 @@ ROUTES: dict[str, Callable[..., Any]] = {
 def _casts(plan: Plan) -> bool:
     """Whether an operator's `out=` takes results of another dtype, as pointwise loops do."""
     assert plan.row is not None
-    return plan.row.kind == "pointwise" and plan.op not in (
-        aten.complex.default,
-        aten.polar.default,
-    )
+    return plan.row.kind == "pointwise" and plan.op not in _UNCAST
 
 
+_UNCAST = (aten.complex.default, aten.polar.default)
 VALUE_KINDS = frozenset({"pointwise", "copy", "create", "scan", "matmul"})
 SPECIAL: dict[str, Callable[[Recorder, Any, Any, Any], Any]] = {
     "aten.lift_fresh.default": Recorder._lift,
     "aten.lift.default": Recorder._lift,
     "aten.copy_.default": Recorder._copy,
+    "graftjit.put_back_.default": Recorder._copy,
     "aten._to_copy.default": Recorder._number_copied,
     "aten._efficientzerotensor.default": Recorder._zero_tensor,
     "aten.mul.Tensor": Recorder._times,

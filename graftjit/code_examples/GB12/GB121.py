@@ -1,35 +1,29 @@
-"""A name in place of an address: what id() gives is another number in each process, so it is never
-a constant.
+"""A name in place of an address: what id() gives for a tensor is another number at each call, so it
+is never a constant.
 """
 
 import torch
 
 from graftjit import jit
 
-layer = torch.nn.Linear(2, 2)
-
 
 # before
-scales = {id(layer): 3}
-
-
 @jit
 def step(x):
+    scales = {id(x): 3}
     y = torch.sin(x)
-    return y * scales[id(layer)]
+    return y * scales[id(x)]
 
 
 print(step(torch.ones(2)))
 
 
 # after
-scales = {"layer": 3}
-
-
 @jit
 def step(x):
+    scales = {"x": 3}
     y = torch.sin(x)
-    return y * scales["layer"]
+    return y * scales["x"]
 
 
 print(step(torch.ones(2)))

@@ -3,6 +3,8 @@ breaks, and without a graph per step."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from torch.optim.swa_utils import SWALR
 
 import graftjit
 
-from .steps import Beside, batch, step
+from ..steps import Beside, batch, step
 
 STEPS = 16
 
@@ -190,4 +192,36 @@ def test_a_union_of_classes() -> None:
     x = torch.ones(2)
     jitted = graftjit.jit(f)
     assert jitted(x)[1:] == f(x)[1:]
+    assert jitted.report().break_count == 0
+
+
+class Registry:
+    def __init__(self, owner: Any) -> None:
+        self.owner, self.kept = owner, {id(owner): 2.0}
+
+
+def wrapped(function: Any) -> Any:
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return run
+
+
+@wrapped
+def named(x: torch.Tensor, *, scale: float = 1.0) -> torch.Tensor:
+    return x * scale
+
+
+def test_ids_and_signatures_as_a_scaler_reads_them() -> None:
+    def f(registry: Registry, x: torch.Tensor) -> torch.Tensor:
+        if "scale" in inspect.signature(named).parameters:
+            x = x + 1
+        return x * registry.kept.get(id(registry.owner), 5.0)
+
+    jitted, x = graftjit.jit(f), torch.ones(2)
+    registry = Registry(Held())
+    for owner in (registry.owner, Held(), registry.owner):  # another one has another id
+        registry.owner = owner
+        assert torch.equal(jitted(registry, x), f(registry, x))
     assert jitted.report().break_count == 0
