@@ -41,8 +41,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     if level == "O0":
         compiled = _replayed(graph, "FB311", "level O0")
     elif graph.needs_grad:
-        budget = getattr(options, "memory_budget", None)
-        compiled = _joint_or_replayed(graph, level, background, tune, sink, budget)
+        compiled = _joint_or_replayed(graph, level, background, tune, sink, options)
     else:
         written_late = deferred(graph) if graph.late else graph
         compiled = _fused_or_replayed(written_late, level, background, tune)
@@ -69,7 +68,7 @@ def _replayed(graph: Graph, code: str, reason: str, where: Location | None = Non
 
 
 def _joint_or_replayed(
-    graph: Graph, level: str, background: bool, tune: bool, sink: bool, budget: float | None
+    graph: Graph, level: str, background: bool, tune: bool, sink: bool, options: Any
 ) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
     # loaded at first use: not every program is trained
@@ -99,7 +98,7 @@ def _joint_or_replayed(
         start = time.perf_counter()
         with SESSION.working_for(*owner):
             if gradients.needs_grad:
-                made = _joint_or_replayed(gradients, level, background, tune, sink, budget)
+                made = _joint_or_replayed(gradients, level, background, tune, sink, options)
             else:
                 made = _fused_or_replayed(gradients, level, background, tune)
                 _finish(made, gradients, sink)
@@ -111,7 +110,9 @@ def _joint_or_replayed(
             return made.program
 
     try:
-        program, forward = compile_joint(graph, build, SESSION.options.check, show(), budget, whole)
+        program, forward = compile_joint(
+            graph, build, options, SESSION.options.check, show(), whole
+        )
     except Exception as error:  # a bug of graftjit must not become the user's error
         return _replayed(graph, *_fallback_reason(graph, error))
     return replace(forward, graph=graph, program=program)

@@ -23,12 +23,12 @@ from ..ir.autograd.segments import segments_of
 from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Node, Ref
 from ..ir.passes.pipeline import PassRecord
-from ..runtime.autograd import rng_state
+from ..runtime.autograd import divided, rng_state
 from ..runtime.autograd.joint_program import JointProgram, Plan
 from ..runtime.autograd.segments import Segment, SegmentedProgram
 from ..runtime.errors import CheckError
 from ..runtime.events import observers
-from ..runtime.events.events import Fallback
+from ..runtime.events.events import BackwardDivided, Fallback
 from ..runtime.process.session import SESSION
 from .joint_plan import joint_plan
 from .lower import backward as lower_backward
@@ -46,14 +46,15 @@ Build = Callable[[Graph], Any]
 def compile_joint(
     graph: Graph,
     build: Build,
+    options: Any,
     check: bool = False,
     show: Callable[[str], None] | None = None,
-    budget: float | None = None,
     whole: CompileWhole | None = None,
 ) -> tuple[Any, Any]:
     """(program, the compiled forward). `build` compiles a graph without gradients, `whole` one with
-    its backward, where it has one: the gradients, if they are themselves differentiated. `budget`:
-    see `JitConfig.memory_budget`."""
+    its backward, where it has one: the gradients, if they are themselves differentiated. Of
+    `options`, a `JitConfig` or None, this reads `memory_budget` and `segments`."""
+    budget, parts = getattr(options, "memory_budget", None), getattr(options, "segments", None)
     started, passes = time.perf_counter(), list[PassRecord]()
     watched = observers.is_observed()
     segments = segments_of(graph)
@@ -74,12 +75,14 @@ def compile_joint(
             plan, forward.program, backward, replay, make.tell, _tail(graph), twin, graph.late
         )
         joined_program.second = whole and second_order(graph, whole)
+        divided.watch(joined_program, parts, make.tell_divided)
         return joined_program, forward
     made = []
     for one in segment_graphs(graph, halves, segments):
         plan, backward, replay, twin = make.parts(one.graph, one.halves)
         made.append(Segment(plan, one.place, backward, replay, make.tell, twin))
         made[-1].second = whole and second_order(one.graph, whole)
+        divided.watch(made[-1], parts, make.tell_divided)
     program = SegmentedProgram(
         len(graph.inputs),
         len(graph.joint.pieces),
@@ -121,6 +124,10 @@ class _Maker:
             return self._build(part).program, places
 
         return backward
+
+    def tell_divided(self, name: str, n: int) -> None:
+        with SESSION.working_for(*self._owner):
+            SESSION.emit(BackwardDivided(graph=name, segments=n))
 
     def tell(self, reason: str) -> None:
         with SESSION.working_for(*self._owner):

@@ -200,14 +200,18 @@ def _all_ordinary(gradients: Sequence[Any]) -> bool:
     return outside and all(map(_is_ordinary, gradients))
 
 
-def _node_of(joint: JointProgram, name: str) -> Any:
+def node_of(joint: JointProgram, name: str) -> Any:
     """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of this
     name."""
     shared = SharedBackward if len(joint.plan.results) > 1 else GraftBackward
     base = InnerBackward if joint._watchable else shared
     bases = (custom_function.Following, base) if joint.plan.custom else (base,)
-    back = type(name, bases, {"joint": joint})
-    made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(joint.forwards)})
+    return function_of(joint.forwards, type(name, bases, {"joint": joint}))
+
+
+def function_of(forward: Callable[..., Any], back: type) -> Any:
+    """`torch.autograd.Function.apply` in C++, with this forward and nodes of this class."""
+    made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(forward)})
     # This replaces the class that the metaclass made.
     made._backward_cls = back  # type: ignore[attr-defined]
     return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
@@ -258,6 +262,7 @@ class JointProgram:
         if plan.written:
             self._forward = forward if late else unless_marked(forward)
             self._tail = tail and begins(tail)
+        self._programs: dict[tuple[int, ...], Backward] = {}
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         saved = {at for kind, at in plan.saved if kind == "input"}
@@ -276,7 +281,7 @@ class JointProgram:
         self._watchable = bool(plan.inner or plan.inner_views)
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
-        self._node = _node_of(self, plan.node) if plan.results else None
+        self._node = node_of(self, plan.node) if plan.results else None
 
     def _places(self) -> list[int]:
         """The positions of the saved tensors in the sequence of forward results, constants and
@@ -407,7 +412,7 @@ class JointProgram:
                         one if order is None and one.is_contiguous() else _laid_out(one, order)
                     )
             arguments += numbers
-            made = run(arguments)
+            made = self._run(run, arguments, node, gradients, (inputs, call))
         except Exception as raised:
             failed = raised
         # If the calls raise too, this is eager's error; else an internal error.
@@ -423,14 +428,25 @@ class JointProgram:
             self._twin.compare(node.begun, given, self._by_input(returned))
         return tuple(returned)
 
+    def _run(
+        self, run: Any, arguments: list[Any], _node: Any, _gradients: Sequence[Any], _kept: Kept
+    ) -> Any:
+        """Run the backward; the gradients by their positions."""
+        return run(arguments)
+
     def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
         """The gradients that the node returns, by position of the program's inputs."""
         return gradients
 
+    def program_for(self, missing: tuple[int, ...]) -> Backward:
+        """The backward for gradients of which those are missing."""
+        found = self._programs.get(missing)
+        return found or self._programs.setdefault(missing, self._build(missing))
+
     def _built(self, missing: tuple[int, ...]) -> tuple[Consumer, list[tuple[int, int]]]:
         """The backward for gradients of which those are missing, and (input, position of its
         gradient) pairs."""
-        program, places = self._build(missing)
+        program, places = self.program_for(missing)
         run = getattr(program, "consume", None) or (lambda arguments: program(*arguments))
         pairs = zip(self.plan.wanted, places, strict=True)
         made = run, [(self._edges[at], number) for at, number in pairs if number is not None]
@@ -473,10 +489,10 @@ class JointProgram:
         saved = node.saved_tensors if self._saves and kept is None else ()
         before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
         if taped:
-            found = self._by_program(node, gradients, before, numbers)
-            if not isinstance(found, str):
-                return found
-            why = f"{why}: {found}" if found else why
+            done = self._by_program(node, gradients, before, numbers)
+            if not isinstance(done, str):
+                return done
+            why = f"{why}: {done}" if done else why
         self._tell(why)
         points = [
             one if one is None or not one.requires_grad else one.view_as(one) for one in before
@@ -490,9 +506,8 @@ class JointProgram:
             for piece, at in zip(pieces, plan.results, strict=True)
             if gradients[at] is not None
         ]
-        edges = self._edges
-        asked = [at for at in plan.wanted if node.needs_input_grad[edges[at]]]
-        returned: list[Any] = [None] * len(node.needs_input_grad)
+        asked = [at for at in plan.wanted if self._is_asked(node, at)]
+        found: Sequence[Any] = ()
         if pairs and asked:
             found = torch.autograd.grad(
                 [one for one, _ in pairs],
@@ -501,8 +516,17 @@ class JointProgram:
                 create_graph=taped,
                 allow_unused=True,
             )
-            for at, gradient in zip(asked, found, strict=True):
-                returned[edges[at]] = gradient
+        return self._returned(node, dict(zip(asked, found, strict=False)))
+
+    def _is_asked(self, node: Any, at: int) -> bool:
+        """Whether autograd needs the gradient of this input."""
+        return bool(node.needs_input_grad[self._edges[at]])
+
+    def _returned(self, node: Any, found: Mapping[int, Any]) -> Sequence[Any]:
+        """What the node returns for these gradients of inputs."""
+        returned: list[Any] = [None] * len(node.needs_input_grad)
+        for at, gradient in found.items():
+            returned[self._edges[at]] = gradient
         return tuple(returned)
 
     def _by_program(

@@ -145,6 +145,15 @@ class Compiled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardDivided(Event):
+    """The backward of a graph runs in several segments, so that the gradients of some leaves are
+    accumulated before the others are computed."""
+
+    graph: str = ""
+    segments: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted(Entered):
     """A new entry that reuses the compilation of another callable of the same kind: another model
     of the class, or another function of the same code. `programs` are the events of the original

@@ -207,7 +207,7 @@ def first_write(spec: ProgramSpec) -> int:
         elif isinstance(step, Aten):
             follows: dict[int, set[int]] = {}
             wanted = set[int]()
-            _note_aliases(step, follows, wanted)
+            note_aliases(step, follows, wanted)
             if not outside.isdisjoint(wanted):
                 return at
             for slot in outside & follows.keys():
@@ -229,7 +229,7 @@ def plain_views(spec: ProgramSpec) -> set[int]:
         elif isinstance(step, Launch | DeviceLaunch):
             wanted.update(step.writes)
         elif isinstance(step, Aten):
-            _note_aliases(step, follows, wanted)
+            note_aliases(step, follows, wanted)
     plain = set()
     for step in spec.steps:
         if isinstance(step, View) and not _reaches(step.slot, follows, wanted):
@@ -237,7 +237,7 @@ def plain_views(spec: ProgramSpec) -> set[int]:
     return plain
 
 
-def _note_aliases(step: Aten, follows: dict[int, set[int]], wanted: set[int]) -> None:
+def note_aliases(step: Aten, follows: dict[int, set[int]], wanted: set[int]) -> None:
     """Note that results may be views of the operands that the schema marks, and which operands are
     written to. Operators tagged as silently aliasing may alias or write any operand."""
     results = {slot for slot in step.results if slot is not None}

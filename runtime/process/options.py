@@ -192,13 +192,16 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
         (float, int, type(None)),
         "None, a float from 0.0 to 1.0, or a whole number of bytes",
     ),
+    "segments": ((int, tuple, type(None)), "None, a number from 1 on, or a tuple of such"),
 }
 
 
 def _in_range(name: str, value: Any) -> bool:
     if name == "memory_budget" and value is not None:
         return value >= 0 and (type(value) is int or value <= 1)
-    return name != "recompile_limit" or value >= 1
+    if type(value) is tuple:
+        return bool(value) and all(type(one) is int and one >= 1 for one in value)
+    return type(value) is not int or value >= 1
 
 
 class _CheckedNames(type):
@@ -236,6 +239,10 @@ class JitConfig(metaclass=_CheckedNames):
                       0.0: all that may run again. Random numbers, reductions and what depends on
                       memory that the program writes to may not. None: pointwise work alone runs
                       again
+    segments          how a backward is divided, so that gradients of some leaves are accumulated
+                      before the others are computed: None: for a reducer of
+                      DistributedDataParallel, as its buckets; a number of segments of equal size;
+                      or a tuple of bytes, one for each segment (the last one repeats)
     claims_compiling  True: `torch.compiler.is_compiling()` returns True during capture, so that the
                       program takes its path for compilers; False: it returns what it does in plain
                       Python
@@ -250,6 +257,7 @@ class JitConfig(metaclass=_CheckedNames):
     recompile_limit: int = 32
     claims_compiling: bool = False
     memory_budget: float | int | None = None
+    segments: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():

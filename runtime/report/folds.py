@@ -151,6 +151,7 @@ def _frame(
         calls_seen=sum(e.hits + e.misses for e in begun),
         resumed_lines=_spans(captured),
         lines=_covered(compiled, where),
+        segments=max((e.segments for e in mine if type(e) is events.BackwardDivided), default=0),
         **_clocked(begun),
     )
 

@@ -30,6 +30,7 @@ class FrameRecord(Place):
     those of the original function.
 
     distinct         kernels without those equal to another one
+    segments         segments of a backward that is divided by leaves, as for a reducer; 0: none is
     adopted          entries that reuse the compilation of another callable of the same kind
     kinds            kinds of the entries: "direct", "code", "plain"
     plain            the code of the reason why it runs in plain Python, else empty
@@ -67,6 +68,7 @@ class FrameRecord(Place):
     plain_samples: int = 0
     resumed_lines: tuple[tuple[int, int], ...] = ()
     lines: tuple[int, ...] = ()
+    segments: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,11 @@ def net() -> Net:
     return Net()
 
 
+def parallel(model: nn.Module, **options: Any) -> Any:
+    """With buckets of a hundred bytes, so that backwards are divided."""
+    return DistributedDataParallel(model, bucket_cap_mb=1e-4, **options)
+
+
 def batch(number: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(10 * number + distributed.get_rank())
     x = torch.randn(6, 8, generator=generator)
@@ -69,17 +74,17 @@ def stepping(model: Any, **kwargs: Any) -> Callable[..., Any]:
 
 
 def outside(jit: Compiler, compile: Compiler, **options: Any) -> Any:
-    model = DistributedDataParallel(compile(net()), **options)
+    model = parallel(compile(net()), **options)
     return trained(model, stepping(model))
 
 
 def inside(jit: Compiler, compile: Compiler, **options: Any) -> Any:
-    model = compile(DistributedDataParallel(net(), **options))
+    model = compile(parallel(net(), **options))
     return trained(model, stepping(model))
 
 
 def whole_step(jit: Compiler, compile: Compiler, **options: Any) -> Any:
-    model = DistributedDataParallel(net(), **options)
+    model = parallel(net(), **options)
     return trained(model, jit(stepping(model)))
 
 
@@ -100,12 +105,12 @@ def bucket_views_step(jit: Compiler, compile: Compiler) -> Any:
 
 
 def unused(jit: Compiler, compile: Compiler) -> Any:
-    model = DistributedDataParallel(compile(net()), find_unused_parameters=True)
+    model = parallel(compile(net()), find_unused_parameters=True)
     return trained(model, stepping(model, both=distributed.get_rank() == 0))
 
 
 def unused_step(jit: Compiler, compile: Compiler) -> Any:
-    model = DistributedDataParallel(net(), find_unused_parameters=True)
+    model = parallel(net(), find_unused_parameters=True)
     return trained(model, jit(stepping(model, both=False)))
 
 
@@ -117,7 +122,7 @@ def wrapped_later(jit: Compiler, compile: Compiler) -> Any:
     before = trained(inner, step, steps=2)
     for one in inner.parameters():
         distributed.broadcast(one.data, 0)
-    holder[0] = DistributedDataParallel(inner)
+    holder[0] = parallel(inner)
     return trained(holder[0], step) + before[:0]
 
 
@@ -126,13 +131,13 @@ def model_wrapped_later(jit: Compiler, compile: Compiler) -> Any:
     trained(inner, stepping(inner), steps=2)
     for one in inner.parameters():
         distributed.broadcast(one.data, 0)
-    model = DistributedDataParallel(inner)
+    model = parallel(inner)
     return trained(model, stepping(model))
 
 
 def armed(jit: Compiler, compile: Compiler) -> Any:
     """The reducer waits for gradients, and a jitted step differentiates the module inside it."""
-    model = DistributedDataParallel(net())
+    model = parallel(net())
     step = jit(stepping(model.module))
 
     def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -149,7 +154,7 @@ def armed_later(jit: Compiler, compile: Compiler) -> Any:
     trained(inner, step, steps=2)
     for one in inner.parameters():
         distributed.broadcast(one.data, 0)
-    model: Any = DistributedDataParallel(inner)
+    model: Any = parallel(inner)
 
     def both(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         model(x)
@@ -164,12 +169,12 @@ def armed_later(jit: Compiler, compile: Compiler) -> Any:
 
 
 def accumulated(jit: Compiler, compile: Compiler) -> Any:
-    model = DistributedDataParallel(compile(net()))
+    model = parallel(compile(net()))
     return trained(model, _accumulating(model, lambda one: one))
 
 
 def accumulated_step(jit: Compiler, compile: Compiler) -> Any:
-    model = DistributedDataParallel(net())
+    model = parallel(net())
     return trained(model, _accumulating(model, jit))
 
 
@@ -186,13 +191,13 @@ def _accumulating(model: Any, jit: Compiler) -> Callable[..., Any]:
 
 
 def communicated(jit: Compiler, compile: Compiler) -> Any:
-    model = DistributedDataParallel(compile(net()))
+    model = parallel(compile(net()))
     model.register_comm_hook(None, default_hooks.fp16_compress_hook)
     return trained(model, stepping(model))
 
 
 def joined(jit: Compiler, compile: Compiler) -> Any:
-    model = DistributedDataParallel(compile(net()))
+    model = parallel(compile(net()))
     with Join([model]):
         trained(model, stepping(model), steps=3 + distributed.get_rank())
     return [one.detach().clone() for one in model.parameters()]

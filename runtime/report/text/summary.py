@@ -141,6 +141,8 @@ def _work_facts(report: Report) -> list[str]:
                 sum(frame.distinct for frame in frames),
                 sum(frame.library for frame in frames),
             )
+        segments = max((frame.segments for frame in frames), default=0)
+        facts[0] += f", backward in {segments} segments" if segments else ""
     spared = sum(entry.spared_bytes for entry in report.entries)
     if spared:
         kept = sum(entry.saved_bytes for entry in report.entries)
