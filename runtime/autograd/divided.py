@@ -332,8 +332,8 @@ class _First(JointProgram):
             found[at] = gradients[number]
         return found
 
-    def _is_asked(self, node: Any, at: int) -> bool:
-        return bool(node.needs_input_grad[self._edges.get(at, self._token_at)])
+    def _edge_of(self, at: int) -> int:
+        return self._edges.get(at, self._token_at)
 
     def _returned(self, node: Any, found: Mapping[int, Any]) -> Sequence[Any]:
         first = {at: one for at, one in found.items() if at in self._edges}

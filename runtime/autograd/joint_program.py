@@ -506,7 +506,7 @@ class JointProgram:
             for piece, at in zip(pieces, plan.results, strict=True)
             if gradients[at] is not None
         ]
-        asked = [at for at in plan.wanted if self._is_asked(node, at)]
+        asked = [at for at in plan.wanted if node.needs_input_grad[self._edge_of(at)]]
         found: Sequence[Any] = ()
         if pairs and asked:
             found = torch.autograd.grad(
@@ -518,9 +518,9 @@ class JointProgram:
             )
         return self._returned(node, dict(zip(asked, found, strict=False)))
 
-    def _is_asked(self, node: Any, at: int) -> bool:
-        """Whether autograd needs the gradient of this input."""
-        return bool(node.needs_input_grad[self._edges[at]])
+    def _edge_of(self, at: int) -> int:
+        """The position of the edge of the node along which this input's gradient leaves."""
+        return self._edges[at]
 
     def _returned(self, node: Any, found: Mapping[int, Any]) -> Sequence[Any]:
         """What the node returns for these gradients of inputs."""
@@ -533,20 +533,15 @@ class JointProgram:
         self, node: Any, gradients: Sequence[Any], before: Sequence[Any], numbers: Sequence[Any]
     ) -> Sequence[Any] | str:
         """The gradients of all inputs by a program; or why the calls must run again."""
-        plan, edges = self.plan, self._edges
+        plan = self.plan
         if self.second is None or node.is_watched() or not _all_ordinary(gradients):
             return "gradients that are not plain tensors, or hooks inside of it"
         if second_order.is_observed():
             return "a mode or hooks on saved tensors see single operators"
         given = [gradients[at] for at in plan.results]
-        asked = [
-            at
-            for at in plan.wanted
-            if node.needs_input_grad[edges[at]] and second_order.is_needed(node, edges[at])
-        ]
-        returned: list[Any] = [None] * len(node.needs_input_grad)
+        asked = [at for at in plan.wanted if second_order.is_needed(node, self._edge_of(at))]
         if not asked or all(one is None for one in given):
-            return tuple(returned)
+            return self._returned(node, {})
         tangents = [
             None if one is None else _laid_out(one, order)
             for one, order in zip(given, plan.orders, strict=True)
@@ -555,9 +550,7 @@ class JointProgram:
         found = self.second.gradients(before, numbers, tangents, asked, random)
         if isinstance(found, str):
             return found
-        for at, gradient in zip(asked, found, strict=True):
-            returned[edges[at]] = gradient
-        return tuple(returned)
+        return self._returned(node, dict(zip(asked, found, strict=True)))
 
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
         """Run the calls again with the random numbers and the autocast of the first run."""

@@ -32,7 +32,7 @@ _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
 def is_needed(node: Any, edge: int) -> bool:
     """Whether the running backward uses the gradient that `node` gives along this edge."""
     behind = node.next_functions[edge][0]
-    if behind is None:
+    if behind is None or not node.needs_input_grad[edge]:
         return False
     try:
         return bool(_will_run(behind))
