@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
@@ -113,6 +114,8 @@ def _joint_or_replayed(
         program, forward = compile_joint(
             graph, build, options, SESSION.options.check, show(), whole
         )
+    except NotDivided as error:
+        return _replayed(graph, "FB301", str(error), graph.grad_where)
     except Exception as error:  # a bug of graftjit must not become the user's error
         return _replayed(graph, *_fallback_reason(graph, error))
     return replace(forward, graph=graph, program=program)

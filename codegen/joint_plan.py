@@ -15,12 +15,6 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
     """The plan of a graph with a Joint, divided in two."""
     joint = graph.joint
     dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
-    pieces = {node: at for at, node in enumerate(joint.pieces)}
-    inner = {
-        at: pieces.get(node)
-        for at in joint.inner
-        if (node := joint.given[at]) in pieces or node.op not in ("input", "constant")
-    }
     return Plan(
         name=graph.name,
         node=joint.names[0] if joint.names else "",
@@ -35,13 +29,12 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         saved=halves.saved,
         witnesses=halves.witnesses,
         dirty=dirty,
+        frees=any(joint.frees),
         parameters=joint.parameters,
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
         random=rng_state.drawn_from(graph),
         written=tuple(graph.written),
         before=wanted_before(graph),
-        inner=tuple(sorted({piece for piece in inner.values() if piece is not None})),
-        inner_views=tuple(at for at, piece in inner.items() if piece is None),
         custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied)
         if joint.custom
         else (),

@@ -1,10 +1,10 @@
 """The segments of a divided graph as joint graphs of their own.
 
-`segment_graphs(graph, halves, segments)` gives for each segment what `codegen.training` needs to make its
-node: its graph, its half of the backward, and its place in the whole. A segment's graph has the
-whole graph's inputs, then pieces of other segments (`Place.foreign`): first those that its results
-depend on, to which it adds a gradient, then those whose values its backward reads. Its calls use
-these pieces where the whole graph's calls use what they computed.
+`segment_graphs(graph, halves, segments)` gives for each segment what `codegen.training` needs to
+make its node: its graph, its half of the backward, and its place in the whole. A segment's graph
+has the whole graph's inputs, then pieces of other segments and views (`Place.foreign`): first those
+that its results depend on, to which it adds a gradient, then those whose values its backward reads.
+Its calls use these pieces where the whole graph's calls use what they computed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.autograd.partition import Halves
-from ..ir.autograd.segments import Part, Segment, Segments, last_assigned, parts_of
+from ..ir.autograd.segments import Part, Segment, Segments, last_assigned, parts_of, ref_of
 from ..ir.dataclass import dataclass
 from ..ir.graph.effects import root, writes
 from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Ref
 from ..ir.symbolic.expr import symbols_of
-from ..ir.trace.joint import Joint
+from ..ir.trace.joint import HIDDEN, Joint
 from ..runtime.autograd.segments import Place
 from .programs.replay import refs_of
 
@@ -42,10 +42,11 @@ def segment_graphs(graph: Graph, halves: Halves, segments: Segments) -> list[Seg
 
 
 class _Segment:
-    """One segment. Positions of pieces are those in the whole graph.
+    """One segment. Positions of pieces are those in the whole graph; behind them are the views that
+    other results depend on.
 
     own      its pieces
-    inner    pieces of other segments to which it adds a gradient
+    inner    pieces of other segments, and views, to which it adds a gradient
     foreign  all pieces of other segments that it needs, `inner` first
     """
 
@@ -54,9 +55,13 @@ class _Segment:
     ) -> None:
         joint: Joint = graph.joint
         self.graph, self.joint, self.halves, self.part = graph, joint, halves, part
-        self.segment, self.left = segment, segments.inner
+        self.segment = segment
         self.own = [joint.results[at] for at in segment.results]
-        self.inner = [joint.results[at] for at, _ in segment.contributions]
+        given = [at for at, _ in segment.contributions]
+        n = len(joint.results)
+        self.inner = [joint.results[at] if at < n else len(joint.pieces) + at - n for at in given]
+        # the numbers of the torch-level values that they are
+        self.inner_refs: list[int] = [ref for at in given if (ref := ref_of(graph, at)) is not None]
         self.saved = [halves.saved[at] for at in part.saved]
         read = {at for kind, at in self.saved if kind == "output"}
         read |= {~at for kind, at in self.saved if kind == "current" and at < 0}
@@ -85,9 +90,15 @@ class _Segment:
             foreign=tuple(self.foreign),
             results=(*self.own, *(n_pieces + at for at in self.made_saved)),
             edges=tuple(at for at in wanted if at < n),
+            written=tuple(at for at in self._written() if at not in wanted),
             used=frozenset(used) | {at for at in wanted if at < n},
         )
         return SegmentGraph(graph, halves, place)
+
+    def _written(self) -> list[int]:
+        """The inputs that its results are."""
+        pieces = [self.joint.pieces[at] for at in self.own]
+        return [node.target for node in pieces if node.op == "input"]
 
     def _wanted(self) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
         """The inputs of the segment that its backward gives a gradient, and for each of them the
@@ -132,8 +143,10 @@ class _Segment:
     def _graph(self, wanted: tuple[int, ...]) -> Graph:
         graph, n, further = self.graph, len(self.graph.inputs), len(self.foreign)
         calls = self._calls()
+        views = [self.joint.given[at] for at in self.joint.views_inside]
+        pieces = [*self.joint.pieces, *views]
         inputs = [
-            replace(self.joint.pieces[at], op="input", target=n + number, args=(), alias=None)
+            replace(pieces[at], op="input", target=n + number, args=(), alias=None)
             for number, at in enumerate(self.foreign)
         ]
         symbols = {
@@ -155,24 +168,31 @@ class _Segment:
         """The number of the torch-level value that a piece is found by."""
         found = self.joint.found[at]
         assert found is not None
-        return self.graph.call_outputs[found[1]].index
+        if found == HIDDEN:
+            ref = ref_of(self.graph, self.joint.results.index(at))
+            assert ref is not None
+            return ref
+        return found[1] if found[0] == "input" else self.graph.call_outputs[found[1]].index
 
     def _joint(self, wanted: tuple[int, ...]) -> Joint:
-        joint, own = self.joint, {self.joint.pieces[at] for at in self.own}
-        left = {joint.pieces[joint.results[at]] for at in self.left}
+        joint = self.joint
         found = [joint.found[at] for at in self.own]
         return replace(
             joint,
             pieces=tuple(joint.pieces[at] for at in self.own),
-            found=tuple((one[0], number) for number, one in enumerate(found) if one is not None),
+            found=tuple(
+                one if one[0] == "input" else ("base" if one[0] == "base" else "output", number)
+                for number, one in enumerate(found)
+                if one is not None
+            ),
             views=(),
             results=tuple(range(len(self.own))),
             tangents=tuple(joint.tangents[at] for at in self.segment.results),
             wanted=wanted,
             names=tuple(joint.names[at] for at in self.segment.results),
-            inner=tuple(
-                at for at in joint.inner if joint.given[at] in left and joint.given[at] in own
-            ),
+            inner=(),
+            frees=tuple(joint.frees[at] for at in self.segment.results),
+            views_inside=(),
         )
 
     def _calls(self) -> list[Call]:
@@ -181,9 +201,11 @@ class _Segment:
         """
         graph, n, further = self.graph, len(self.graph.inputs), len(self.foreign)
         fresh = 1 + max([n, *refs_of([(one.args, one.results) for one in graph.calls])])
-        read = {self._ref(at): n + number for number, at in enumerate(self.inner)}
-        left = {ref: fresh + further + number for number, ref in enumerate(read)}
-        last = {ref: last_assigned(graph.calls, Ref(ref)) for ref in read}
+        read = {ref: n + number for number, ref in enumerate(self.inner_refs)}
+        left = {
+            ref: ref if ref < n else fresh + further + number for number, ref in enumerate(read)
+        }
+        last = {ref: last_assigned(graph, ref) for ref in read}
 
         def made(position: int) -> Callable[[Ref], Ref]:
             """The values of the calls up to this one."""

@@ -9,7 +9,6 @@ several segments.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,9 +18,9 @@ import torch
 
 from ..ir.autograd.partial_backward import without
 from ..ir.autograd.partition import Halves, divide, joined
-from ..ir.autograd.segments import segments_of
-from ..ir.graph.interpreter import substitute
-from ..ir.graph.nodes import Call, Graph, Node, Ref
+from ..ir.autograd.segments import not_divided, segments_of
+from ..ir.errors import NotDivided
+from ..ir.graph.nodes import Graph
 from ..ir.passes.pipeline import PassRecord
 from ..runtime.autograd import divided, rng_state
 from ..runtime.autograd.joint_program import JointProgram, Plan
@@ -32,6 +31,7 @@ from ..runtime.events.events import BackwardDivided, Fallback
 from ..runtime.process.session import SESSION
 from .joint_plan import joint_plan
 from .lower import backward as lower_backward
+from .output_views import early_views, tail_of
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
 from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
@@ -60,6 +60,9 @@ def compile_joint(
     segments = segments_of(graph)
     if segments is not None:
         graph = replace(graph, joint=segments.joint)
+    reason = not_divided(graph, segments)
+    if reason:
+        raise NotDivided(reason)
     records = passes if watched else None
     halves = divide(graph, budget=budget, check=check, show=show, records=records)
     spent = time.perf_counter() - started
@@ -72,7 +75,7 @@ def compile_joint(
     if segments is None:
         plan, backward, replay, twin = make.parts(graph, halves)
         joined_program = JointProgram(
-            plan, forward.program, backward, replay, make.tell, _tail(graph), twin, graph.late
+            plan, forward.program, backward, replay, make.tell, tail_of(graph), twin, graph.late
         )
         joined_program.second = whole and second_order(graph, whole)
         divided.watch(joined_program, parts, make.tell_divided)
@@ -83,12 +86,15 @@ def compile_joint(
         made.append(Segment(plan, one.place, backward, replay, make.tell, twin))
         made[-1].second = whole and second_order(one.graph, whole)
         divided.watch(made[-1], parts, make.tell_divided)
+    places = [one.place for one in made]
+    early = early_views(graph, [place.inner for place in places])
     program = SegmentedProgram(
         len(graph.inputs),
         len(graph.joint.pieces),
         forward.program,
         made,
-        _tail(graph),
+        tail_of(graph),
+        early,
         rng_state.drawn_from(graph),
         graph.written,
         graph.late,
@@ -132,53 +138,6 @@ class _Maker:
     def tell(self, reason: str) -> None:
         with SESSION.working_for(*self._owner):
             SESSION.emit(Fallback(code="FB317", reason=reason))
-
-
-def _tail(graph: Graph) -> Callable[..., Any] | None:
-    """The function that makes the results from the pieces: views by ATen, as the trace recorded
-    them; None if the results are the pieces.
-    """
-    joint = graph.joint
-    if joint.given == joint.pieces and joint.results:
-        return None
-    numbers = {node: at for at, node in enumerate((*graph.inputs, *joint.pieces))}
-    for at, node in enumerate(graph.inputs):
-        numbers[node] = at
-    fresh = itertools.count(len(graph.inputs) + len(joint.pieces))
-    constants = {}
-    # for an operator with several results, those that are used
-    parts: dict[Any, dict[int, Ref]] = {}
-
-    def ref(node: Any) -> Ref:
-        if node not in numbers:
-            numbers[node] = next(fresh)
-        at = numbers[node]
-        if node.op == "constant":
-            constants[at] = node.target
-        return Ref(at)
-
-    calls = []
-    for node, quiet in joint.views:
-        if node.op == "get":
-            parts[node.args[0]][node.target] = ref(node)
-            continue
-        args = substitute(node.args, ref, Node)
-        several = isinstance(node.meta, tuple)
-        results = parts.setdefault(node, {}) if several else ref(node)
-        call = Call(node.target, args, node.kwargs, results, node.where)
-        around = [Call(torch._C._set_grad_enabled, (on,), {}, None) for on in (False, True)]
-        calls += [around[0], call, around[1]] if quiet else [call]
-    return compile_replay(
-        Graph(
-            f"{graph.name}_views",
-            inputs=[*graph.inputs, *joint.pieces],
-            calls=calls,
-            call_outputs=[ref(node) for node in joint.given],
-            constants=constants,
-            symbols=graph.symbols,
-            numbers=graph.numbers,
-        )
-    )
 
 
 class Twin:

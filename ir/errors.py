@@ -52,3 +52,7 @@ class TraceError(CannotTrace):
 
 class NoRule(Exception):
     """A result rule does not cover these arguments; the tracer then asks torch."""
+
+
+class NotDivided(Exception):
+    """Why the backward of a graph is not divided as far as users can observe its parts."""

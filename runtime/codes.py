@@ -227,7 +227,8 @@ _TABLE: tuple[Code, ...] = (
     # Fallbacks
     Code("FB301", "gradient by autograd: operators by ATen, one by one",
          "a gradient is needed that only autograd itself can compute: a result is a leaf that the"
-         " compiled part makes, a tensor that requires a gradient is a constant of the graph, or"
+         " compiled part makes, a tensor that requires a gradient is a constant of the graph, a"
+         " result depends on another one with which it shares values that autograd saves, or"
          " autograd would refuse the backward",
          "make tensors that require gradients outside and pass them in; use torch.no_grad() where"
          " no gradient is needed"),

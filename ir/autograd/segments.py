@@ -7,7 +7,8 @@ both. A gradient with respect to a result exists if another result's history pas
 
 - the results that share saved values are one segment, as the first backward frees these values;
 - where a segment depends on a result of another one, the gradient that it adds to that result is an
-  output of its own (a contribution), which autograd adds to the result's gradient.
+  output of its own (a contribution), which autograd adds to the result's gradient. The same holds
+  for a result that is a view: torch makes it before the segment, and differentiates it.
 
 `parts_of(backward, ...)` gives the backward of each segment. `codegen.segments` makes programs of
 them. A graph with one segment is left as it is.
@@ -17,16 +18,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
 import torch
 
 from ..dataclass import dataclass
-from ..graph.effects import operands, reads, root, writes
-from ..graph.nodes import Call, Graph, Node, Ref
-from ..trace.joint import Joint
+from ..graph.effects import operands, reads, root
+from ..graph.nodes import Graph, Node, Ref
+from ..trace.joint import HIDDEN, Joint
 from .partial_backward import dependences, without
 from .partition import moved
 
@@ -36,9 +37,9 @@ aten = torch.ops.aten
 @dataclass(frozen=True, slots=True)
 class Segment:
     """Results that are differentiated together. Positions of results are those in
-    `Joint.results`.
+    `Joint.results`, and behind these those in `Joint.views_inside`.
 
-    results        its results
+    results        its results; no views
     contributions  (result of another segment, position in `Segments.joint.gradients`) of each
                    gradient that this segment adds to that result's gradient
     kept           memory of the graph (roots) that autograd itself saves for this segment
@@ -59,25 +60,28 @@ class Segments:
     inner: frozenset[int]  # results that other results of their own segment depend on
 
 
+def not_divided(graph: Graph, segments: Segments | None) -> str:
+    """Why a result with a history through another result of its own segment needs torch's own
+    calls; empty if no result has one."""
+    joint: Joint = graph.joint
+    if joint.views_inside and segments is None:
+        return "a result depends on another one, which is a view"
+    if joint.inner if segments is None else segments.inner:
+        return "a result depends on another one, and what they share is inside a torch function"
+    return ""
+
+
 def segments_of(graph: Graph) -> Segments | None:
     """The segments of a graph with a Joint; None if there is one only."""
     joint: Joint = graph.joint
-    if len(joint.results) < 2 or not _is_plain(graph):
+    # A segment's calls take a result that another depends on as an input, without the history of a
+    # backward's.
+    if len(joint.tangents) < 2 or (graph.spends and (joint.inner or joint.views_inside)):
         return None
     search = _Search(graph)
     if any(joint.arrived[at] is None for at in search.inner):
         return None
     return search.found()
-
-
-def _is_plain(graph: Graph) -> bool:
-    """Whether no result is an input, or a view that another result depends on. A segment's calls
-    take a result that another depends on as an input, without the history of a backward's."""
-    joint = graph.joint
-    pieces = set(joint.pieces)
-    if (graph.spends and joint.inner) or any(node.op == "input" for node in joint.pieces):
-        return False
-    return all(joint.given[at] in pieces for at in joint.inner)
 
 
 class _Search:
@@ -90,18 +94,16 @@ class _Search:
             for one in reads(node):
                 self.users[one] = self.users.get(one, 0) + 1
         self.numbers = {node: at for at, node in enumerate(joint.tangents)}
-        pieces = {joint.given[at] for at in joint.inner}
-        self.inner = {at for at, one in enumerate(joint.results) if joint.pieces[one] in pieces}
+        self.views = range(len(joint.results), len(joint.tangents))
+        hidden = (at for at, one in enumerate(joint.results) if joint.found[one] == HIDDEN)
+        # those that get another gradient than what arrives
+        self.replaced = {*self.views, *hidden}
+        self.inner = {*joint.inner, *self.views}
         self.terms: dict[int, list[Node]] = {}
-        nodes = (*graph.nodes, *joint.nodes)
-        written = {root(target) for node in nodes for target in writes(node)}
-        for at in self.inner:
-            piece = joint.results[at]
-            found = joint.found[piece]
-            if found is None or found[0] != "output" or root(joint.pieces[piece]) in written:
-                continue
+        refs = {at: ref_of(graph, at) for at in self.inner}
+        for at, ref in refs.items():
             terms = self._terms(at)
-            if terms:
+            if terms and ref is not None and not _read_by_older_views(graph, ref, refs.values()):
                 self.terms[at] = terms
 
     def _terms(self, at: int) -> list[Node]:
@@ -116,6 +118,8 @@ class _Search:
                 pending += node.args
             else:
                 terms.append(node)
+        if at in self.replaced:
+            return terms
         if terms.count(tangent) != 1 or self.users.get(tangent) != 1:
             return []
         return [node for node in terms if node is not tangent]
@@ -133,7 +137,8 @@ class _Search:
             if not inside:
                 break
             cut -= inside
-        if len({_find(groups, at) for at in groups}) < 2:
+        alone = {_find(groups, at) for at in groups}
+        if len(alone) < 2 or not cut.issuperset(self.replaced):
             return None
         return self._segments(cut, nodes, now, depends, groups)
 
@@ -142,7 +147,7 @@ class _Search:
         replaces each old node."""
         joint = self.joint
         now: dict[Node, Node] = {}
-        for at in cut:
+        for at in cut.difference(self.replaced):
             whole = joint.arrived[at]
             assert whole is not None
             now[whole] = joint.tangents[at]
@@ -238,7 +243,7 @@ class _Search:
             for owner, total in sums.items():
                 given[owner].append((at, len(gradients)))
                 gradients.append(total)
-        order = _in_order(members, given, groups)
+        order = [first for first in _in_order(members, given, groups) if first not in self.views]
         found = tuple(
             Segment(
                 tuple(members[first]),
@@ -280,10 +285,47 @@ def _sum(name: str, one: Node, other: Node) -> Node:
     return Node("call", aten.add.Tensor, (one, other), {}, one.meta, name, other.where)
 
 
-def last_assigned(calls: Sequence[Call], ref: Ref) -> int:
-    """The position of the last call that makes or writes this value."""
-    made = next(at for at, call in enumerate(calls) if ref in operands(call.results, Ref))
-    return max([made, *(at for at, call in enumerate(calls) if ref in call.writes)])
+def ref_of(graph: Graph, at: int) -> int | None:
+    """The number of the torch-level value that is this result or view; None if no call gives it."""
+    joint: Joint = graph.joint
+    n = len(joint.results)
+    if at >= n:
+        return graph.call_outputs[joint.views_inside[at - n]].index
+    piece = joint.results[at]
+    found = joint.found[piece]
+    if found is not None and found[0] in ("output", "input"):
+        return graph.call_outputs[found[1]].index if found[0] == "output" else found[1]
+    memory = root(joint.pieces[piece])
+    return next((ref for ref, node in enumerate(graph.values) if node is memory), None)
+
+
+def last_assigned(graph: Graph, ref: int) -> int:
+    """The position of the last call that makes this value or writes to its memory."""
+    written = [at for at, call in enumerate(graph.calls) if Ref(ref) in call.writes]
+    # a later call may return the same tensor
+    made = (at for at, one in enumerate(graph.calls) if Ref(ref) in operands(one.results, Ref))
+    return max([next(made) if ref >= len(graph.inputs) else -1, *written])
+
+
+def _read_by_older_views(graph: Graph, ref: int, inner: Collection[int | None]) -> bool:
+    """Whether calls read this value after its last write through older views that are not `inner`
+    results: autograd leads their gradients through the value, where calls that run again do not.
+    """
+    last = last_assigned(graph, ref)
+    if last < 0 or Ref(ref) not in graph.calls[last].writes:
+        return False
+    memory = root(graph.values[ref])
+    older = {
+        one.index
+        for call in graph.calls[: last + 1]
+        for one in operands(call.results, Ref)
+        if one.index not in inner and root(graph.values[one.index]) is memory
+    }
+    return any(
+        one.index in older
+        for call in graph.calls[last + 1 :]
+        for one in operands((call.args, call.kwargs), Ref)
+    )
 
 
 class _Same(dict[Node, Node]):
@@ -348,7 +390,7 @@ class Part:
 def parts_of(backward: Graph, n_saved: int, segments: Sequence[Segment]) -> list[Part]:
     """The backwards of the segments. The first `n_saved` inputs of the whole backward are saved
     values; the gradients of the results follow."""
-    n = sum(len(segment.results) for segment in segments)
+    n = len(backward.inputs) - n_saved
     tangents = range(n_saved, n_saved + n)
     parts = []
     for number, segment in enumerate(segments):

@@ -7,7 +7,7 @@ counts as a write to all. Passes, verifier and codegen use these facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..dataclass import dataclass, field
@@ -61,6 +61,12 @@ def writes(node: Node) -> list[Node]:
         for position in plan.row.mutates(node.args, node.kwargs):
             found.extend(operands(node.args[position]))
     return found
+
+
+def written_values(nodes: Iterable[Node], values: Sequence[Node]) -> set[int]:
+    """The positions of the values whose memory these nodes write."""
+    memory = {root(target) for node in nodes for target in writes(node)}
+    return {at for at, node in enumerate(values) if root(node) in memory} if memory else set()
 
 
 def _positional(plan: Any, node: Node, at: int) -> Any:

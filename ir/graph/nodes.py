@@ -89,8 +89,8 @@ class Call:
     """One torch-level call as captured: `results = target(*args, **kwargs)`.
 
     args and kwargs hold `Ref`s in place of the program's tensors; `results` has the structure of
-    the call's result, with Refs and plain values in it. `writes`: the values that the call replaces
-    by a write to all of their memory.
+    the call's result, with Refs and plain values in it. `writes`: the values that the call writes,
+    and those that share memory with them.
     """
 
     target: Callable[..., Any]

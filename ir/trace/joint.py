@@ -21,10 +21,16 @@ from ..graph.effects import reads, root
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from .ghost import Ghost, Store, beginning, make_ghost
+from .hidden_results import hidden_results
+from .inner_results import edge_of, frees_by_result, passed_through
 from .output_views import Found, NoRoots, roots_of
 
 if TYPE_CHECKING:
     from .tracer import Tracer
+
+
+# in place of `Found`, for hidden results
+HIDDEN = "hidden", 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +42,24 @@ class Joint:
                 the outputs of the autograd node, and how the graph's outputs are made from them:
                 see
                 `ir.trace.output_views.Roots`
-    results     the pieces that have a gradient, by position
-    tangents    their gradients: inputs of the backward, numbered after the graph's inputs
+    results     the pieces that have a gradient, by position. The last of them may be hidden
+                (`ir.trace.hidden_results`): these are no outputs of the graph
+    tangents    their gradients, then those of `views_inside`: inputs of the backward, numbered
+                after the graph's inputs
     wanted      the inputs of the graph that want a gradient, by position
     gradients   the gradients of `wanted`; None for an input that the results do not depend on
     parameters  the inputs that are parameters, by position
     names       autograd's names of the operators that compute the results
-    arrived     for each result, its whole gradient: its tangent, and what other results add
+    arrived     for each tangent, the whole gradient of its tensor: for a result its tangent, and
+                what other results add
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
-    inner       the outputs that other pieces depend on, by position
+    inner       the positions in `results` of those that other results depend on
+    frees       for each result, whether a node between it and other results saves a value in eager
+                mode, so that a second backward raises
+    views_inside
+                the outputs, by position, that are views and that other results depend on. Torch's
+                autograd computes what their gradients add to that of their memory
     custom      the gradients that each backward of a custom function is given
     casts       autocast around the graph: (device type, dtype) where it is on
     """
@@ -64,6 +78,8 @@ class Joint:
     arrived: tuple[Node | None, ...]
     kept: frozenset[Node]
     inner: tuple[int, ...] = ()
+    frees: tuple[bool, ...] = ()
+    views_inside: tuple[int, ...] = ()
     custom: tuple[tuple[Node, ...], ...] = ()
     casts: tuple[tuple[str, torch.dtype], ...] = ()
 
@@ -95,13 +111,22 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         return Declined(reason)
     ghosts: list[Any] = [roots.ghosts[at] for at in results]
     leaves = [beginning(ghost) for at, ghost in inputs if at in wanted]
+    inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
+    inside = [outputs[at] for at in views_inside]
+    hidden = hidden_results(tracer, ghosts, inner, inside)
+    made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = [
-        Node("input", tracer.n_inputs + k, meta=_tangent(ghost._node.meta), name=f"g{k}")
-        for k, ghost in enumerate(ghosts)
+        Node("input", tracer.n_inputs + k, meta=_tangent(node.meta), name=f"g{k}")
+        for k, node in enumerate([*made, *(ghost._node for ghost in inside)])
     ]
+    replaced = [(one.function, one.number) for one in hidden] + [edge_of(one) for one in inside]
+    functions = [ghost.grad_fn for ghost in ghosts] + [one.function for one in hidden]
+    pieces = *roots.pieces, *(one.node for one in hidden)
+    further = range(len(ghosts), len(made))
     tracer.custom_gradients().clear()
     try:
-        (found, arrived), nodes = tracer.beside(_backward, ghosts, leaves, tangents)
+        frees, _ = tracer.beside(frees_by_result, functions, [one for one, _ in replaced])
+        (found, arrived), nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
     except CannotTrace as error:
         return Declined(str(error))
     except RuntimeError as error:
@@ -109,30 +134,24 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         return Declined(str(error).splitlines()[0])
     if tracer.custom_gradients() and len(ghosts) > 1 and not _all_reach(tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
-    memory = {root(node) for node in roots.pieces}
-    kept = {
-        origin
-        for node in nodes
-        for operand in reads(node)
-        if (origin := root(operand)).op in ("input", "constant") or origin in memory
-    }
-    names = tuple(type(ghost.grad_fn).__name__ for ghost in ghosts)
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(
         tuple(nodes),
-        roots.pieces,
-        roots.found,
+        pieces,
+        (*roots.found, *[HIDDEN for _ in hidden]),
         roots.views,
         roots.given,
-        results,
+        (*results, *range(len(roots.pieces), len(pieces))),
         tuple(tangents),
         wanted,
         found,
         parameters,
-        names,
+        tuple(type(one).__name__ for one in functions),
         arrived,
-        frozenset(kept),
-        _inner(outputs, ghosts),
+        _kept(nodes, pieces),
+        (*inner, *further),
+        frees,
+        views_inside,
         tuple(tracer.custom_gradients()),
         _casts(),
     )
@@ -143,6 +162,17 @@ def _casts() -> tuple[tuple[str, torch.dtype], ...]:
     return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds)
 
 
+def _kept(nodes: Sequence[Node], pieces: Sequence[Node]) -> frozenset[Node]:
+    """The memory of inputs, constants and pieces that the backward's nodes read."""
+    memory = {root(node) for node in pieces}
+    return frozenset(
+        origin
+        for node in nodes
+        for operand in reads(node)
+        if (origin := root(operand)).op in ("input", "constant") or origin in memory
+    )
+
+
 def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> str:
     if tracer.differentiable_constants():
         return "a tensor that requires a gradient is not an argument of the graph"
@@ -150,27 +180,6 @@ def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> s
     if results and not wanted:
         return "no input requires a gradient"
     return ""
-
-
-def _inner(outputs: Sequence[Ghost], pieces: Sequence[Any]) -> tuple[int, ...]:
-    """Positions of the outputs that the history of one of these pieces passes through."""
-    if len(outputs) < 2:
-        return ()
-    ends = {
-        (ghost.grad_fn, ghost.output_nr): at  # type: ignore[attr-defined]
-        for at, ghost in enumerate(outputs)
-        if ghost.requires_grad and ghost.grad_fn is not None
-    }
-    passed: set[Any] = set()
-    seen: set[Any] = {ghost.grad_fn for ghost in pieces}
-    pending = list(seen)
-    while pending:
-        edges = pending.pop().next_functions
-        passed.update(edges)
-        fresh = {before for before, _ in edges if before is not None} - seen
-        seen |= fresh
-        pending += fresh
-    return tuple(at for end, at in ends.items() if end in passed)
 
 
 def _all_reach(tangents: Sequence[Node], gradients: Sequence[Node | None]) -> bool:
@@ -247,9 +256,15 @@ def _tangent(meta: Meta) -> Meta:
 
 
 def _backward(
-    owner: Any, outputs: Sequence[Ghost], leaves: Sequence[Ghost], tangents: Sequence[Node]
+    owner: Any,
+    outputs: Sequence[Ghost],
+    replaced: Sequence[tuple[Any, int]],
+    leaves: Sequence[Ghost],
+    tangents: Sequence[Node],
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
-    """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs`."""
+    """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs` and of the
+    tensors at the edges `replaced` of autograd's graph. What comes before such a tensor gets its
+    tangent in place of its gradient."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
         return (), ()
@@ -258,20 +273,36 @@ def _backward(
     def arrives(at: int, gradient: Any) -> None:
         arrived[at] = gradient._node
 
+    def exchanged(at: int, number: int, gradients: Sequence[Any]) -> Any:
+        if gradients[number] is None:
+            return None
+        arrived[at] = gradients[number]._node
+        return *gradients[:number], given[at], *gradients[number + 1 :]
+
     hooks = [
         ghost.register_hook(partial(arrives, at))
         for at, ghost in enumerate(outputs)
-        if len(outputs) > 1 and not ghost.is_leaf
+        if len(given) > 1 and not ghost.is_leaf
+    ]
+    hooks += [
+        function.register_prehook(partial(exchanged, at, number))
+        for at, (function, number) in enumerate(replaced, len(outputs))
     ]
     try:
         # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
         found: Any = torch.autograd.graph._engine_run_backward(
-            tuple(outputs), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+            tuple(outputs),
+            tuple(given[: len(outputs)]),
+            True,
+            False,
+            tuple(leaves),
+            True,
+            accumulate_grad=False,
         )
     finally:
         for hook in hooks:
             hook.remove()
     return (
         tuple(None if ghost is None else ghost._node for ghost in found),
-        tuple(arrived.get(at) for at in range(len(outputs))),
+        tuple(arrived.get(at) for at in range(len(given))),
     )

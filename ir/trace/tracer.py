@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
 from ..graph.asked import producing
+from ..graph.effects import written_values
 from ..graph.interpreter import substitute
 from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
 from ..location import Location
@@ -27,6 +28,7 @@ from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import by_hand
 from .ghost import Ghost, Store, make_ghost
+from .inner_results import note_value
 from .joint import Joint, differentiate, used_up
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
@@ -57,20 +59,8 @@ NEEDS_DATA: frozenset[Any] = frozenset(
     }
 )
 PLAIN = (
-    type(None),
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    type(...),
-    torch.finfo,
-    torch.iinfo,
+    *(type(None), bool, int, float, complex, str, bytes, type(...)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
 )
 
 
@@ -276,6 +266,8 @@ class Tracer:
             raise
         if self._needs_grad and not mark[3]:
             self._grad_where = where
+        changed = written_values(recorder.nodes[mark[0][0] :], self._values)
+        changed |= {one._ref for one in recorder.replaced() if one._ref >= 0}
         self._calls.append(
             Call(
                 fn,
@@ -283,7 +275,7 @@ class Tracer:
                 self._references(kwargs) if kwargs else {},
                 results,
                 where,
-                tuple([Ref(one._ref) for one in recorder.replaced() if one._ref >= 0]),
+                tuple(map(Ref, sorted(changed))),
             )
         )
         return result
@@ -403,6 +395,7 @@ class Tracer:
             made = value._ref < 0
             if made:
                 self._number(value)
+                note_value(value)
             # Without grad mode, an argument that is returned unchanged has no new history.
             if value.requires_grad and (made or torch.is_grad_enabled()):
                 self._needs_grad = True
@@ -465,6 +458,10 @@ class Tracer:
         """(position, ghost) of the inputs that have a real tensor."""
         return [(at, ghost) for at, (_, ghost) in sorted(self._entered.items())]
 
+    def values(self) -> tuple[list[Node], list[Node]]:
+        """(for each torch-level value the node that made it, all nodes so far)."""
+        return self._values, self._recorder.nodes
+
     @property
     def n_inputs(self) -> int:
         """Number of inputs so far."""
@@ -505,10 +502,9 @@ class Tracer:
 
     def differentiable_constants(self) -> bool:
         """Whether a constant requires a gradient."""
-        ghosts = {ghost._ref: ghost for _, ghost in self._known.values()}
+        differentiable = {ghost._ref for _, ghost in self._known.values() if ghost.requires_grad}
         return any(
-            tensor.requires_grad or (ref in ghosts and ghosts[ref].requires_grad)
-            for ref, tensor in self._constants.items()
+            one.requires_grad or ref in differentiable for ref, one in self._constants.items()
         )
 
     def beside(self, fn: Callable[..., Any], *args: Any) -> tuple[Any, list[Node]]:

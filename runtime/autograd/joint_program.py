@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -26,10 +25,10 @@ from ..process import faults
 from . import (
     current_inputs,
     custom_function,
-    inner_results,
     rng_state,
     saving_hooks,
     second_order,
+    shared_hooks,
 )
 from .rollback import begins, unless_marked
 
@@ -60,14 +59,13 @@ class Plan:
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
+    frees       whether a second backward raises in eager mode, as the first one frees what is saved
     dirty       pieces that are inputs written in place, as autograd knows: piece -> input
     parameters  inputs that live as long as a module
     numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
     random      devices whose random generators the graph draws from
     written     inputs that the graph writes to
     before      those of them whose old value contributes to the results
-    inner       pieces returned as they are on which other results depend
-    inner_views results that are views and on which other results depend
     custom      what the backwards of custom functions read (`runtime.autograd.custom_function`)
     casts       autocast around the graph: (device type, dtype) where it is on
     """
@@ -84,14 +82,13 @@ class Plan:
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
+    frees: bool
     dirty: dict[int, int]
     parameters: tuple[int, ...]
     numbers: tuple[tuple[Any, ...], ...]
     random: tuple[torch.device, ...]
     written: tuple[int, ...]
     before: tuple[int, ...]
-    inner: tuple[int, ...] = ()
-    inner_views: tuple[int, ...] = ()
     custom: tuple[custom_function.Reads, ...] = ()
     casts: tuple[tuple[str, torch.dtype], ...] = ()
 
@@ -137,50 +134,12 @@ class GraftBackward(BackwardCFunction):
             return found
         return self.joint.backwards(self, gradients)
 
-    def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """Observe `pieces`, which replace those of the call when the calls run again under
-        autograd."""
-
-    def is_watched(self) -> bool:
-        """Whether something observes gradients inside of the region."""
-        return False
-
 
 class SharedBackward(GraftBackward):
     """The node of several results."""
 
     def _register_hook_dict(self, tensor: Any) -> None:
-        inner_results.register_shared(tensor, super()._register_hook_dict)
-
-
-class InnerBackward(SharedBackward):
-    """The node of a region with a result that depends on another result: see
-    `runtime.autograd.inner_results`."""
-
-    seen: Sequence[Any]
-    views: Sequence[Any] = ()
-    hooks: Mapping[int, inner_results.Hooks] = MappingProxyType({})  # of results, by piece
-
-    def _register_hook_dict(self, tensor: Any) -> None:
-        if tensor.output_nr in self.joint.plan.inner:
-            inner_results.register(self, tensor, GraftBackward._register_hook_dict.__get__(self))
-        else:
-            super()._register_hook_dict(tensor)
-
-    def apply(self, *gradients: Any) -> Any:
-        if not self.is_watched() or torch.is_grad_enabled():
-            return super().apply(*gradients)
-        with torch.enable_grad():
-            found = self.joint.again(self, gradients, False, inner_results.WHY)
-        self.maybe_clear_saved_tensors()
-        return found
-
-    def is_watched(self) -> bool:
-        return inner_results.is_watched(self)
-
-    def watch(self, pieces: Sequence[Any], gradients: Sequence[Any]) -> None:
-        stand_ins = dict(zip(self.joint.plan.results, pieces, strict=True))
-        inner_results.hang(self, stand_ins, gradients)
+        shared_hooks.register(tensor, super()._register_hook_dict)
 
 
 def _is_ordinary(gradient: Any) -> bool:
@@ -204,8 +163,7 @@ def node_of(joint: JointProgram, name: str) -> Any:
     """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of this
     name."""
     shared = SharedBackward if len(joint.plan.results) > 1 else GraftBackward
-    base = InnerBackward if joint._watchable else shared
-    bases = (custom_function.Following, base) if joint.plan.custom else (base,)
+    bases = (custom_function.Following, shared) if joint.plan.custom else (shared,)
     return function_of(joint.forwards, type(name, bases, {"joint": joint}))
 
 
@@ -221,7 +179,10 @@ def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...
     """A function that selects the items at these positions."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
-    return lambda items: tuple([items[at] for at in positions])
+    if not positions:
+        return lambda items: ()
+    (only,) = positions
+    return lambda items: (items[only],)
 
 
 def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
@@ -273,12 +234,11 @@ class JointProgram:
         self._current = [at for kind, at in plan.saved if kind == "current"]
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = chosen(self._places())
-        # A node that saves nothing may run as often as autograd calls it.
-        self._saves = len(plan.saved) > len(self._current) or bool(plan.witnesses)
+        # Otherwise the node may run as often as autograd calls it.
+        self._saves = bool(len(plan.saved) > len(self._current) or plan.witnesses or plan.frees)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         # for each wanted input, its position among the arguments of the node
         self._edges = {at: at for at in plan.wanted}
-        self._watchable = bool(plan.inner or plan.inner_views)
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
         self._node = node_of(self, plan.node) if plan.results else None
@@ -318,11 +278,7 @@ class JointProgram:
                 raise Begun(error) from None
             raise
         n = self.plan.n_tensors
-        given = self._tail(*inputs[:n], *pieces, *inputs[n:])
-        if self.plan.inner_views:
-            node = pieces[self.plan.results[0]].grad_fn
-            node.views = inner_results.refs(given, self.plan.inner_views)
-        return given
+        return self._tail(*inputs[:n], *pieces, *inputs[n:])
 
     # -- forward
 
@@ -357,8 +313,6 @@ class JointProgram:
             held,
         )
         pieces = made[: plan.n_pieces]
-        if self._watchable:
-            node.seen = inner_results.refs(pieces, plan.inner)
         if self._plain:
             node.non_differentiable = tuple([pieces[at] for at in self._plain])
         return pieces
@@ -500,7 +454,6 @@ class JointProgram:
         inputs = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
         inputs += numbers
         pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
-        node.watch(pieces, gradients)
         pairs = [
             (piece, gradients[at])
             for piece, at in zip(pieces, plan.results, strict=True)
@@ -534,8 +487,8 @@ class JointProgram:
     ) -> Sequence[Any] | str:
         """The gradients of all inputs by a program; or why the calls must run again."""
         plan = self.plan
-        if self.second is None or node.is_watched() or not _all_ordinary(gradients):
-            return "gradients that are not plain tensors, or hooks inside of it"
+        if self.second is None or not _all_ordinary(gradients):
+            return "gradients that are not plain tensors"
         if second_order.is_observed():
             return "a mode or hooks on saved tensors see single operators"
         given = [gradients[at] for at in plan.results]
@@ -589,6 +542,11 @@ _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ig
 _SAME = torch.ops.aten._unsafe_view.default  # the same memory, but no view for autograd
 
 
+def alias(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with the memory and the history of this one, which no later write changes."""
+    return _SAME(tensor, tensor.shape)  # type: ignore[no-any-return]
+
+
 class Holder:
     """Keeps inputs that the backward does not read, for the case that it is itself differentiated.
 
@@ -617,7 +575,7 @@ class Holder:
                 held.append((at, saving_hooks.Packed(tensor, hooks), None, 0))
                 continue
             bare = tensor.detach()
-            known = _again(_SAME, tensor, tensor.shape) if tensor.requires_grad else bare
+            known = _again(alias, tensor) if tensor.requires_grad else bare
             held.append((at, known, bare, bare._version))
         for at in self._before:
             copy = _again(torch.clone, inputs[at])
@@ -636,9 +594,8 @@ def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
 
 def _gone(name: str, at: int) -> GraftError:
     return GraftError(
-        f"the backward of the compiled part {name} is itself differentiated, and input"
-        f" {at} was written to"
-        " after the forward",
+        f"the backward of the compiled part {name} is itself differentiated, and input {at} was"
+        " written to after the forward",
         todo="write to the inputs of the compiled part only after that backward, or run"
         " it in plain Python",
     )

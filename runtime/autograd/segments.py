@@ -16,7 +16,7 @@ import torch
 from ...ir.dataclass import dataclass
 from ..errors import Begun
 from . import rng_state, saving_hooks
-from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin, chosen
+from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin, alias, chosen
 from .rollback import begins, unless_marked
 
 
@@ -30,6 +30,7 @@ class Place:
     foreign   the pieces of other segments that it needs, `inner` first
     results   the results of the forward program that it takes: its pieces, then what it saves
     edges     the inputs of the whole to which it gives a gradient
+    written   further inputs that it returns as results, which the graph has written
     used      the inputs that its calls read when they run again
     """
 
@@ -39,21 +40,24 @@ class Place:
     foreign: tuple[int, ...]
     results: tuple[int, ...]
     edges: tuple[int, ...]
+    written: tuple[int, ...]
     used: frozenset[int]
 
 
 class _Run:
     """One call: its inputs, the forward's results, and the pieces as far as they have nodes."""
 
-    __slots__ = ("before", "held", "inputs", "made", "pieces", "random")
+    __slots__ = ("before", "edges", "held", "inputs", "made", "pieces", "random")
 
     inputs: Sequence[Any]
+    # the inputs with the histories that they have before the call
+    edges: Sequence[Any]
     # the inputs before the forward writes to them; copies only where they are checked
     before: Sequence[Any]
     held: dict[Any, Held]
     random: Any
     made: Tensors
-    pieces: list[torch.Tensor]
+    pieces: list[Any]  # and the views that are made before other nodes
 
 
 class Segment(JointProgram):
@@ -77,9 +81,15 @@ class Segment(JointProgram):
         before = [at for at in plan.before if at in place.used]
         self._held = Holder(plan, saved | foreign | (set(range(n)) - place.used), before)
         self._held_after = Holder(plan, saved | set(range(n)), ())
+        self._holds_after = not self._held_after.is_empty
+        # the places of the pieces that it leads back to among the node's arguments
+        self._inner_begin = len(place.edges)
+        self._inner_end = self._inner_begin + len(place.inner)
+        self._others = place.foreign[len(place.inner) :]
         self.holds = not self._held.is_empty
+        self.rewrites = frozenset(plan.dirty.values())
         self._edges_of, self._inner_of = chosen(place.edges), chosen(place.inner)
-        self._results_of = chosen(place.results)
+        self._results_of, self._written_of = chosen(place.results), chosen(place.written)
 
     def begin(self, run: _Run) -> None:
         """Before the forward: keep the inputs for a backward that is itself differentiated."""
@@ -87,18 +97,27 @@ class Segment(JointProgram):
 
     def node_of(self, run: _Run) -> Tensors:
         """The segment's pieces, with its node as their history."""
-        edges, inner = self._edges_of(run.inputs), self._inner_of(run.pieces)
+        edges, inner = self._edges_of(run.edges), self._inner_of(run.pieces)
+        if self.rewrites:
+            pairs = zip(self.place.edges, edges, strict=True)
+            edges = tuple([run.inputs[at] if at in self.rewrites else one for at, one in pairs])
+        if self.place.written:
+            inner = (*inner, *self._written_of(run.inputs))
         return self._node(*edges, *inner, run)  # type: ignore[misc, no-any-return]
 
     def forwards(self, node: Any, *arguments: Any) -> Tensors:
-        run, place = arguments[-1], self.place
-        held = run.held.get(self, [])
-        inputs, n = run.inputs, place.n_inputs
-        if place.foreign:
-            inner = self._inner_of(run.pieces)
-            others = [run.made[at].detach() for at in place.foreign[len(inner) :]]
-            inputs = (*inputs[:n], *inner, *others, *inputs[n:])
-            if not self._held_after.is_empty:
+        run = arguments[-1]
+        held = run.held[self] if self.holds else []
+        inputs, n = run.inputs, self.place.n_inputs
+        if self.place.foreign:
+            others = [run.made[at].detach() for at in self._others]
+            inputs = (
+                *inputs[:n],
+                *arguments[self._inner_begin : self._inner_end],
+                *others,
+                *inputs[n:],
+            )
+            if self._holds_after:
                 held = held + self._held_after(inputs)
         if self.plan.random:
             node.random = run.random
@@ -135,17 +154,35 @@ class SegmentedProgram:
         forward: Callable[..., Tensors],
         segments: Sequence[Segment],
         tail: Callable[..., Tensors] | None,
+        early: Sequence[tuple[tuple[int, ...], Callable[..., Tensors]] | None],
         random: tuple[torch.device, ...],
         written: Sequence[int],
         late: bool,
     ) -> None:
-        """`tail(*inputs, *pieces, *numbers)` computes the results; None if they are the pieces.
+        """`tail(*inputs, *pieces, *views, *numbers)` computes the results; None if they are the
+        pieces. `early`: for each segment the views to make before its node (their positions behind
+        the pieces, a function of the same arguments as `tail`), or None.
         `late`: if the forward raises, it has not written anything."""
         self.n_inputs, self._n_pieces, self.segments = n_inputs, n_pieces, segments
         self._forward, self._tail, self._random = forward, tail, random
+        owned = [segment.place.own for segment in segments]
+        self._steps = tuple(zip(segments, early, owned, strict=True))
+        self._no_views = [None] * sum(len(one[0]) for one in early if one)
         self._holding = [segment for segment in segments if segment.holds]
         self._written = tuple(written)
         self._nodes: Callable[[_Run], Any] = self._made
+        # pieces that are inputs which the graph writes, and those that other segments lead back to
+        self._rewritten = {
+            segment.place.own[at]: position
+            for segment in segments
+            for at, position in segment.plan.dirty.items()
+        }
+        self._read_before = {
+            at
+            for segment in segments
+            for at in segment.place.edges
+            if at in self._rewritten.values() and at not in segment.rewrites
+        }
         self._checked = any(segment._twin is not None for segment in segments)
         if written:
             self._forward = forward if late else unless_marked(forward)
@@ -156,8 +193,13 @@ class SegmentedProgram:
             with torch.enable_grad():
                 return self(*inputs)
         run = _Run()
-        run.inputs = run.before = inputs
+        run.inputs = run.before = run.edges = inputs
         run.held = {}
+        if self._read_before:
+            run.edges = [
+                alias(one) if at in self._read_before and one.requires_grad else one
+                for at, one in enumerate(inputs)
+            ]
         torch._C._set_grad_enabled(False)
         try:
             if self._random:
@@ -166,9 +208,18 @@ class SegmentedProgram:
                 segment.begin(run)
             if self._checked and self._written:
                 run.before = [
-                    one.clone() if at in self._written else one for at, one in enumerate(inputs)
+                    one.clone().requires_grad_(one.requires_grad) if at in self._written else one
+                    for at, one in enumerate(inputs)
                 ]
             run.made = self._forward(*inputs)
+            if self._rewritten:
+                found = enumerate(run.made)
+                run.made = tuple(
+                    [
+                        inputs[to] if (to := self._rewritten.get(at)) is not None else one
+                        for at, one in found
+                    ]
+                )
         finally:
             torch._C._set_grad_enabled(True)
         try:
@@ -180,14 +231,21 @@ class SegmentedProgram:
 
     def _made(self, run: _Run) -> Any:
         """The outputs, after the forward has run."""
-        run.pieces = list(run.made[: self._n_pieces])
-        for segment in self.segments:
+        n, inputs = self.n_inputs, run.inputs
+        run.pieces = [*run.made[: self._n_pieces], *self._no_views]
+        for segment, early, own in self._steps:
+            if early is not None:
+                views = early[1](*inputs[:n], *run.pieces, *inputs[n:])
+                for at, view in zip(early[0], views, strict=True):
+                    run.pieces[at] = view
             made = segment.node_of(run)
-            for at, piece in zip(segment.place.own, made, strict=True):
+            if len(own) == 1:
+                run.pieces[own[0]] = made[0]
+                continue
+            for at, piece in zip(own, made, strict=True):
                 run.pieces[at] = piece
         if self._tail is None:
             return tuple(run.pieces)
-        n, inputs = self.n_inputs, run.inputs
         return self._tail(*inputs[:n], *run.pieces, *inputs[n:])
 
 

@@ -54,7 +54,14 @@ def beside_a_view(x: torch.Tensor) -> Any:
     return y[0], y.cos().sum()
 
 
-PROGRAMS = [with_sum, chain, cell, dropped, written]
+def shared(x: torch.Tensor) -> Any:
+    """Both results need what `h` saves; one depends on the other."""
+    h = torch.sin(x)
+    y = h * h
+    return y, (y * h).sum()
+
+
+PROGRAMS = [with_sum, chain, cell, dropped, written, shared]
 
 
 def total(found: Any, direct: bool) -> torch.Tensor:
@@ -120,23 +127,6 @@ def test_the_gradient_of_an_inner_result(function: Any, watch: Any, direct: bool
     for _ in range(2):
         check(run(jitted, watch, direct), theirs)
     assert "FB317" not in str(jitted.report())  # each result has its node, and autograd its hooks
-
-
-def shared(x: torch.Tensor) -> Any:
-    """Results that share a node, as both need what the trunk saves; one depends on the other."""
-    h = torch.sin(x)
-    y = h * h
-    return y, (y * h).sum()
-
-
-@pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("watch", [hooks, changes, retains, both, removed, nobody])
-def test_the_gradient_of_an_inner_result_of_its_own_node(watch: Any, direct: bool) -> None:
-    jitted = graftjit.jit(shared)
-    theirs = run(shared, watch, direct)
-    for _ in range(2):
-        check(run(jitted, watch, direct), theirs)
-    assert ("another result depends on" in str(jitted.report())) == (watch not in (removed, nobody))
 
 
 def test_retained_gradients_add_up() -> None:

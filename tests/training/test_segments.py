@@ -101,6 +101,68 @@ def same_by_to(x: T, w: T) -> Any:
     return b, a, torch.tanh(a.to(torch.float64, True))
 
 
+def view(x: T, w: T) -> Any:
+    z = (x * 2)[0]
+    return z, (z * z).sum()
+
+
+def view_of_input(x: T, w: T) -> Any:
+    z = x[0]
+    return (z * w).exp(), z
+
+
+def views_of_views(x: T, w: T) -> Any:
+    """The first view is an inner result and the second's base; the piece is none itself."""
+    y = (x * w).sin()
+    a = y.transpose(0, 1)
+    b = a[1:]
+    return (a * w).sum(), b, (b * b).mean(), a
+
+
+def views_and_their_memory(x: T, w: T) -> Any:
+    y = torch.tanh(x)
+    a, b = y.chunk(2)
+    return b, (a * b).sum(), (y * w).sum(), a, y
+
+
+def written_view(x: T, w: T) -> Any:
+    y = x * 2
+    y[0].mul_(w[0])
+    z = y.view(-1)
+    return z, (z * z).sum(), y.exp()
+
+
+def written_part(x: T, w: T) -> Any:
+    y = torch.lerp(x, w, 0.3)
+    y[..., 0] *= w[0]
+    z = y.exp()
+    return y, z.logsumexp(0), z
+
+
+def attention(x: T, w: T) -> Any:
+    """The weights are a result, and share the normed input with the values."""
+    h = nn.functional.layer_norm(x, (4,))
+    weights = ((h @ w) @ h.T).softmax(-1)
+    out = x + weights @ h.tanh()
+    h = nn.functional.layer_norm(out, (4,))
+    more = ((h @ w) @ h.T).softmax(-1)
+    return out + more @ h.tanh(), weights, more
+
+
+def trunk(x: T, w: T) -> Any:
+    """One of the heads depends on the other."""
+    h = torch.tanh(x @ w)
+    a = h.exp()
+    return a, (a * h).sum(), h.sum()
+
+
+def hidden_parts(x: T, w: T) -> Any:
+    """What the results share is one of several results of a call."""
+    var, mean = torch.var_mean(x * w, 0)
+    a = mean.exp()
+    return a, (a * mean * var).sum(), var.sin()
+
+
 PROGRAMS: list[Callable[[T, T], Any]] = [
     inner,
     inner_written,
@@ -116,6 +178,15 @@ PROGRAMS: list[Callable[[T, T], Any]] = [
     copies,
     same,
     same_by_to,
+    view,
+    view_of_input,
+    views_of_views,
+    views_and_their_memory,
+    written_view,
+    written_part,
+    attention,
+    trunk,
+    hidden_parts,
 ]
 
 
@@ -158,8 +229,10 @@ def _hook(results: Any, _leaves: Any, at: int, by: int) -> list[Any]:
     seen: list[Any] = []
 
     def hook(gradient: T) -> T:
-        seen.append(gradient.clone())
-        return gradient * 2
+        if gradient is not None:
+            seen.append(gradient.clone())
+            return gradient * 2
+        return gradient
 
     results[by].register_hook(hook)
     total(results[at]).backward()
@@ -227,7 +300,9 @@ def test_every_way_to_differentiate(function: Any) -> None:
                 assert a == b, way
 
 
-@pytest.mark.parametrize("function", [inner, independent, through_two, chain, losses])
+@pytest.mark.parametrize(
+    "function", [inner, independent, through_two, chain, losses, trunk, attention, view]
+)
 def test_results_have_the_nodes_that_eager_has(function: Any) -> None:
     names = []
     for one in (function, graftjit.jit(function)):
@@ -242,6 +317,50 @@ def test_a_part_is_still_one_graph_with_one_forward() -> None:
     jitted(x, w)
     report = jitted.report()
     assert report.break_count == 0 and len(report.graphs) == 1
+
+
+def written_argument(a: T, w: T) -> Any:
+    a.mul_(w)
+    b = a.sin()
+    return b, (b * a).sum()
+
+
+def relu_of_argument(a: T, w: T) -> Any:
+    """The old value of the argument has a path of its own."""
+    old = a.exp()
+    nn.functional.relu(a, inplace=True)
+    return (a * w).sum(), old.sum() + a.sum()
+
+
+@pytest.mark.parametrize("function", [written_argument, relu_of_argument])
+@pytest.mark.parametrize("way", [way for way in ways(3) if 2 in way or way[0] == "each"])
+def test_arguments_that_are_written_are_results(function: Any, way: Any) -> None:
+    def whole(x: T, w: T, called: Any) -> Any:
+        a = x * 3
+        return (*called(a, w), a)
+
+    ours = outcome(partial(whole, called=graftjit.jit(function)), way)
+    theirs = outcome(partial(whole, called=function), way)
+    for a, b in zip(ours, theirs, strict=True):
+        assert type(a) is type(b)
+        if isinstance(a, T):
+            torch.testing.assert_close(a, b)
+        else:
+            assert a == b
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_hooks_on_a_view_see_the_whole_gradient(gone: bool) -> None:
+    found = []
+    for function in (view, graftjit.jit(view)):
+        x, w = (torch.ones(4, 4, requires_grad=True) for _ in range(2))
+        z, loss = function(x, w)
+        z.register_hook(found.append)
+        whole = loss + z.sum()
+        if gone:
+            del z
+        whole.backward()
+    assert torch.equal(found[0], found[1]) and len(found) == 2
 
 
 def test_each_node_frees_what_it_saved() -> None:

@@ -1,0 +1,134 @@
+"""Values inside a trace that become results of its autograd nodes, though no user sees them.
+
+Consider `h = x.sin(); y = h * h; return y, (y * h).sum()`. Gradients of both results meet at `h`,
+and what comes before it has saved a value for both. If both were results of one node, no path would
+lead from the second one to `y`. So `h` is a result with a node of its own, and the nodes of `y` and
+of the sum lead to it, as in eager mode.
+
+`hidden_results` follows the gradients from the results through autograd's graph. Where those of
+different results meet in a node that has saved a value, the tensor before which they meet is such a
+value. Results on which no other one depends may share a node; there nothing is hidden.
+`ir.trace.joint` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any
+
+from ..dataclass import dataclass
+from ..graph.effects import root, writes
+from ..graph.nodes import Node
+from .inner_results import VALUE, saves
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+Edge = tuple[Any, int]  # a node of autograd and the number of its output
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A hidden result: the node of autograd that makes it, its place there, and its node."""
+
+    function: Any
+    number: int
+    node: Node
+
+
+def hidden_results(
+    tracer: Tracer, results: Sequence[Any], inner: Iterable[int], views: Sequence[Any]
+) -> tuple[Hidden, ...]:
+    """The hidden results. `results`: the ghosts with a gradient, `inner`: the positions of those
+    that others depend on, `views`: the ghosts of views that others depend on."""
+    if not views and not inner:
+        return ()
+    found, _ = tracer.beside(lambda _owner: _Search(tracer, results, inner, views).found())
+    return found  # type: ignore[no-any-return]
+
+
+class _Search:
+    """The search. A source is a result, a view or a hidden result, by its edge."""
+
+    def __init__(
+        self, tracer: Tracer, results: Sequence[Any], inner: Iterable[int], views: Sequence[Any]
+    ) -> None:
+        self.values, nodes = tracer.values()
+        self.written = {root(target) for node in nodes for target in writes(node)}
+        ends = [(ghost.grad_fn, ghost.output_nr) for ghost in (*results, *views)]
+        self.ends: set[Edge] = set(ends)
+        self.inner = {ends[at] for at in inner} | set(ends[len(results) :])
+        self.consumers: dict[Edge, set[Any]] = {}
+        order = TopologicalSorter[Any]()
+        seen = {function for function, _ in ends}
+        pending = list(seen)
+        while pending:
+            function = pending.pop()
+            order.add(function)
+            for before, number in function.next_functions:
+                if before is None:
+                    continue
+                self.consumers.setdefault((before, number), set()).add(function)
+                order.add(before, function)
+                if before not in seen:
+                    seen.add(before)
+                    pending.append(before)
+        self.order = list(order.static_order())
+        self.outputs: dict[Any, set[int]] = {}
+        for function, number in (*self.consumers, *ends):
+            self.outputs.setdefault(function, set()).add(number)
+        self.saving = {function: saves(function) for function in self.order}
+
+    def found(self) -> tuple[Hidden, ...]:
+        sources, _ = self._flow(set())
+        groups: list[set[Edge]] = []
+        for function in self.order:
+            if len(sources[function]) > 1 and self.saving[function]:
+                mine = sources[function]
+                others = [one for one in groups if one.isdisjoint(mine)]
+                groups = [*others, mine.union(*(one for one in groups if one not in others))]
+        bad = set[Edge]().union(*(one for one in groups if not one.isdisjoint(self.inner)))
+        return tuple(self._flow(bad)[1]) if bad else ()
+
+    def _flow(self, apart: set[Edge]) -> tuple[dict[Any, set[Edge]], list[Hidden]]:
+        """The sources whose gradients reach each node, and the hidden results that keep those in
+        `apart` from meeting in a node that has saved a value."""
+        sources: dict[Any, set[Edge]] = {}
+        # nodes in which gradients meet, or that follow such nodes without a saved value
+        meets: dict[Any, bool] = {}
+        hidden: list[Hidden] = []
+        for function in self.order:
+            mine: set[Edge] = set()
+            meeting = False
+            for number in self.outputs[function]:
+                edge = function, number
+                if edge in self.ends:
+                    mine.add(edge)
+                    continue
+                before = self.consumers[edge]
+                whole = set[Edge]().union(*(sources[one] for one in before))
+                here = any(sources[one] != whole or meets[one] for one in before)
+                one = self._hidden(edge) if here and apart and self.saving[function] else None
+                if one is not None and (not whole.isdisjoint(apart) or whole & self._own(hidden)):
+                    hidden.append(one)
+                    mine.add(edge)
+                else:
+                    mine |= whole
+                    meeting |= here
+            sources[function], meets[function] = mine, meeting and not self.saving[function]
+        return sources, hidden
+
+    def _own(self, hidden: Sequence[Hidden]) -> set[Edge]:
+        return {(one.function, one.number) for one in hidden}
+
+    def _hidden(self, edge: Edge) -> Hidden | None:
+        """The hidden result of an edge; None if it is no value of the torch level."""
+        function, number = edge
+        ref = function.metadata.get((VALUE, number))
+        if ref is None:
+            return None
+        node = self.values[ref]
+        if node.alias is not None or node.op not in ("call", "get") or node in self.written:
+            return None
+        return Hidden(function, number, node)

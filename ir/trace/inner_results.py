@@ -1,0 +1,105 @@
+"""Results of a trace that other results depend on.
+
+In eager mode the gradient of such a result passes through it: `torch.autograd.grad` gives it, and
+hooks on the result see and change it. `ir.trace.joint` calls `passed_through`, and
+`ir.trace.hidden_results` for what such results share.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.nodes import Node
+from .ghost import Ghost
+
+VALUE = "graftjit value"
+
+
+def passed_through(
+    outputs: Sequence[Ghost], pieces: Sequence[Node], results: Sequence[Any]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(positions in `results`, positions in `outputs`) of the results, and of the outputs that are
+    views, that the history of a result passes through.
+
+    `pieces`: the nodes of whole memory, which `ir.trace.output_views` finds; `results`: the ghosts
+    of those with a gradient.
+    """
+    if len(outputs) < 2 and len(results) < 2:
+        return (), ()
+    passed = _edges_behind(results)
+    whole = {ghost._node for ghost in results} | set(pieces)
+    views = {
+        (ghost.grad_fn, ghost.output_nr): at  # type: ignore[attr-defined]
+        for at, ghost in enumerate(outputs)
+        if ghost.requires_grad and ghost.grad_fn is not None and ghost._node not in whole
+        if ghost._node.op not in ("input", "constant")
+    }
+    inner = (at for at, one in enumerate(results) if (one.grad_fn, one.output_nr) in passed)
+    return tuple(inner), tuple(at for end, at in views.items() if end in passed)
+
+
+def frees_by_result(_owner: Any, results: Sequence[Any], ends: Sequence[Any]) -> tuple[bool, ...]:
+    """For each of these nodes, whether one of those between it and the `ends` saves a tensor. Runs
+    inside a trace."""
+    stops = {*results, *ends}
+    return tuple(_frees(node, stops) for node in results)
+
+
+def _frees(first: Any, ends: set[Any]) -> bool:
+    seen, pending = {first}, [first]
+    while pending:
+        node = pending.pop()
+        if saves(node):
+            return True
+        fresh = {before for before, _ in node.next_functions if before is not None}
+        fresh -= seen | ends
+        seen |= fresh
+        pending += fresh
+    return False
+
+
+def saves(node: Any) -> bool:
+    """Whether a node of autograd has saved a tensor."""
+    kind: Any = type(node)
+    return any(_saved(node, name) is not None for name in _names_of_saved(kind))
+
+
+def _saved(node: Any, name: str) -> Any:
+    try:
+        return getattr(node, name)
+    except RuntimeError:  # a value that was written since: it was saved
+        return node
+
+
+@functools.cache
+def _names_of_saved(kind: type) -> tuple[str, ...]:
+    """The attributes of a class of nodes that hold saved tensors."""
+    raw = (name for name in dir(kind) if name.startswith("_raw_saved_"))
+    return tuple(name.removeprefix("_raw") for name in raw)
+
+
+def edge_of(ghost: Any) -> tuple[Any, int]:
+    """The node of autograd that makes a ghost, and its place among the node's outputs."""
+    return ghost.grad_fn, ghost.output_nr
+
+
+def note_value(ghost: Ghost) -> None:
+    """Note in autograd's graph which value of the torch level a new ghost is."""
+    if ghost.requires_grad and not ghost._is_view() and ghost.grad_fn is not None:
+        ghost.grad_fn.metadata[VALUE, ghost.output_nr] = ghost._ref
+
+
+def _edges_behind(results: Sequence[Any]) -> set[tuple[Any, int]]:
+    """The edges of autograd's graph behind these results."""
+    passed: set[tuple[Any, int]] = set()
+    seen = {ghost.grad_fn for ghost in results}
+    pending = list(seen)
+    while pending:
+        edges = pending.pop().next_functions
+        passed.update(edges)
+        fresh = {before for before, _ in edges if before is not None} - seen
+        seen |= fresh
+        pending += fresh
+    return passed
