@@ -68,7 +68,8 @@ def saves(node: Any) -> bool:
 
 def _saved(node: Any, name: str) -> Any:
     try:
-        return getattr(node, name)
+        found = getattr(node, name)
+        return None if type(found) is tuple and not found else found
     except RuntimeError:  # a value that was written since: it was saved
         return node
 
@@ -76,8 +77,9 @@ def _saved(node: Any, name: str) -> Any:
 @functools.cache
 def _names_of_saved(kind: type) -> tuple[str, ...]:
     """The attributes of a class of nodes that hold saved tensors."""
-    raw = (name for name in dir(kind) if name.startswith("_raw_saved_"))
-    return tuple(name.removeprefix("_raw") for name in raw)
+    raw = [name for name in dir(kind) if name.startswith("_raw_saved_")]
+    # a node of a custom function has the raw form only
+    return tuple(name if name == "_raw_saved_tensors" else name[len("_raw") :] for name in raw)
 
 
 def edge_of(ghost: Any) -> tuple[Any, int]:
