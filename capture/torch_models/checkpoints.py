@@ -12,13 +12,16 @@ checkpoints, which torch itself then runs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
+from ...ir.graph.nodes import Graph
+from ...ir.trace.joint import Joint
 from ...ir.trace.regions import Regions
-from ..breaks import Break
+from ..breaks import Break, MustBePython
 from ..data_model import attributes
 from ..values.containers import NotConstant, as_constant, sequence_items
 from ..values.registry import Args, Kwargs, models
@@ -78,15 +81,30 @@ def _checkpoint(m: Machine, args: Args, kwargs: Kwargs) -> Value:
             regions.save(region, _saves(m, policy, regions.operators(region)))
     finally:
         regions.end(region)
-    changed = before.changed()
+    changed = before.effects()
     if regions.writes_outside(region):
-        changed = changed or "it writes to a tensor from outside"
+        changed = changed or "a tensor from outside"
     if changed:
-        raise Break(_CODE, f"a checkpointed function with effects, which happen twice: {changed}")
+        raise Break(
+            _CODE, f"a checkpointed function with effects, which happen twice: it changes {changed}"
+        )
     if not preserves and regions.draws(region):
         raise Break(_CODE, "a checkpointed function draws random numbers, with"
                     " preserve_rng_state=False")  # fmt: skip
+    region.check = partial(_check, m.root_index, _Seen(m, before.given, frames=False))
     return result
+
+
+def _check(index: int, read: _Seen, graph: Graph) -> None:
+    """Let Python run the checkpoint at instruction `index` if what its function reads has changed
+    since, or if the graph has no backward of its own: its calls would run as without a
+    checkpoint."""
+    changed = read.changed(tensors=False)
+    if changed:
+        raise MustBePython(index, _CODE, f"what a checkpointed function reads changes: {changed}")
+    if graph.needs_grad and not isinstance(graph.joint, Joint):
+        reason = graph.joint.reason if graph.joint else "a gradient is needed"
+        raise MustBePython(index, _CODE, f"a checkpoint in a graph without a backward: {reason}")
 
 
 @models(torch_checkpoint.checkpoint_sequential)
@@ -184,14 +202,15 @@ def _constant(m: Machine, name: str, value: Value) -> Any:
 class _Seen:
     """What a function can change: effects, and the content of all that exists before its call."""
 
-    def __init__(self, m: Machine, given: Iterable[Value]) -> None:
-        self._m = m
+    def __init__(self, m: Machine, given: Iterable[Value], frames: bool = True) -> None:
+        """`frames`: what the frames and the objects made in them hold, too."""
+        self._m, self.given = m, list(given)
         self._effects = list(m.journal.effects)
         self._globals, self._variables = dict(m.heap.globals), dict(m.heap.variables)
         self._contents: list[tuple[Value, Any]] = []
         seen: set[Value] = set()
-        pending = [*given, *m.heap.overlay]
-        for frame in m.frames:
+        pending = [*self.given, *(m.heap.overlay if frames else ())]
+        for frame in m.frames if frames else ():
             pending += [*frame.locals.values(), *frame.cells.values(), *frame.stack]
         while pending:
             value = pending.pop()
@@ -202,16 +221,22 @@ class _Seen:
             self._contents.append((value, content))
             pending += [one for one in content if isinstance(one, Value)]
 
-    def changed(self) -> str:
+    def effects(self) -> str:
+        """Effects since, or changes; empty if there are none."""
+        if not _same(self._effects, self._m.journal.effects):
+            return "what exists outside of it"
+        return self.changed()
+
+    def changed(self, tensors: bool = True) -> str:
         """What has changed since; empty if nothing."""
         m = self._m
-        if not _same(self._effects, m.journal.effects):
-            return "it writes to what exists outside of it"
         if self._globals != m.heap.globals or self._variables != m.heap.variables:
-            return "it writes to a global"
+            return "a global"
         for value, before in self._contents:
+            if isinstance(value, Tensor) and not tensors:
+                continue
             if not _same(before, _content(m, value)):
-                return f"it changes a {type(value).__name__.lower()} made before its call"
+                return f"a {type(value).__name__.lower()} made before its call"
         return ""
 
 

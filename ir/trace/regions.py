@@ -15,7 +15,7 @@ it was made. Regions nest; the copy of an inner region is computed from the copy
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,7 @@ class Region:
     arguments   memory of the tensors that the function got: autograd saves them
     need        what the copy must have of the region
     saved       memory that a policy saves: the copy reads it
+    check       raises if the graph of the whole trace cannot contain the region
     """
 
     number: int
@@ -93,6 +94,7 @@ class Region:
     last: int = -1
     need: dict[Node, None] = field(default_factory=dict)
     saved: set[Node] = field(default_factory=set)
+    check: Callable[[Graph], None] | None = None
 
     def has(self, position: int) -> bool:
         return self.start <= position < self.end
@@ -185,6 +187,9 @@ class Regions:
     def expanded(self, graph: Graph) -> Graph:
         """The graph whose backward, within it or in its `joint`, computes the regions again."""
         joint = graph.joint
+        for region in self.all:
+            if region.check is not None:
+                region.check(graph)
         if isinstance(joint, Joint):
             copies = _Copies(self.all, graph.nodes, self._nodes.numbers)
             nodes = copies.over(joint.nodes)

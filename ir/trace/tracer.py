@@ -479,8 +479,7 @@ class Tracer:
 
     def rewritten(self) -> list[tuple[int, Ghost]]:
         """(position, ghost) of inputs whose history a write changes: no leaf with a gradient, to
-        which torch allows writes only if it is detached.
-        """
+        which torch allows writes only if it is detached."""
         written = sorted(self._recorder.followed & self._entered.keys())
         entered = [(at, *self._entered[at]) for at in written]
         return [

@@ -2,6 +2,7 @@
 
 #include "frame/bind_arguments.h"
 #include "frame/tail_call.h"
+#include "tensors/tensor.h"
 
 // The evaluator is installed while a thread is inside an extent, or permanently in GRAPH_MODE. It
 // chains to the evaluator that was there before, and restores that one. It passes on everything
@@ -60,12 +61,14 @@ CodeState *state_for_frame(PyObject *code, PyObject *globals, Skip *skip) {
     return state != nullptr || *skip != Skip::no ? state : ask_policy(code, globals, skip);
 }
 
+// Under hooks for saved tensors the frames of an extent run as written: a checkpoint runs its function
+// again outside of the extent, and must save as many tensors then.
 bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
     constexpr int NEEDED = CO_OPTIMIZED | CO_NEWLOCALS;
     constexpr int REFUSED =
         CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     return (code->co_flags & NEEDED) == NEEDED && (code->co_flags & REFUSED) == 0 &&
-           frame_is_fresh(frame) && !frame_is_watched(thread, code);
+           frame_is_fresh(frame) && !frame_is_watched(thread, code) && !saving_hooks_active();
 }
 
 // Answers the frame; `outcome.plain` if it must run unchanged. The frame keeps its arguments alive,

@@ -246,6 +246,20 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
+// A std::deque of libstdc++ begins with its map, the map's size, and iterators to the first and past
+// the last element, of four words each; it is empty if these are equal.
+bool saving_hooks_active() {
+    using Saving = void *const *(*)();
+    static const Saving state =
+        torch_api.library == nullptr
+            ? nullptr
+            : (Saving)dlsym(torch_api.library,
+                            "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
+    if (state == nullptr) return false;
+    void *const *hooks = state();
+    return hooks[2] != hooks[6];
+}
+
 struct StateRecord {
     PyObject *snapshot;
     bool plain;  // can be compared by image

@@ -466,3 +466,56 @@ def test_autocast() -> None:
     found, jitted = program(graftjit.jit)
     torch.testing.assert_close(found, plain, rtol=0.03, atol=0.03)
     assert jitted.report().break_count == 0
+
+
+def test_a_variable_that_changes_before_the_backward() -> None:
+    """Eager mode reads the closure again: the last step's variable."""
+
+    def program(wrap: Any) -> Any:
+        x, weights = leaf(4, 4), [leaf(4, 4), leaf(4, 4).detach().mul(2).requires_grad_()]
+
+        @wrap
+        def f(h: torch.Tensor) -> torch.Tensor:
+            for w in weights:
+                h = again(lambda a: (a @ w).tanh(), h)
+            return h.sum()
+
+        f(x).backward()
+        return (x.grad, *(w.grad for w in weights)), f
+
+    jitted = compare(program, 1, "GB114")
+    assert "reads changes" in str(jitted.report())
+
+
+def test_a_write_to_a_saved_value_inside() -> None:
+    """Without the checkpoint autograd refuses this; eager mode's checkpoint does not."""
+
+    def program(wrap: Any) -> Any:
+        x = leaf(3, 4)
+        f = wrap(lambda a: again(lambda h: h.sin().relu().mul_(1.5), a).sum())
+        for _ in range(2):
+            f(x).backward()
+        return (x.grad,), f
+
+    compare(program, 1, "GB114")
+
+
+def test_functions_of_a_checkpoint_that_python_runs_save_as_much_again() -> None:
+    """The recomputation runs outside of the jitted call: what is inside must run alike."""
+
+    def program(wrap: Any) -> Any:
+        x, w, log = leaf(3, 4), leaf(4, 4), []
+
+        def layer(a: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.gelu((a @ w).exp().sin() * a.mean())
+
+        def region(a: torch.Tensor) -> torch.Tensor:
+            log.append(1)
+            return layer(layer(a))
+
+        f = wrap(lambda a: again(region, a.cos()).sum())
+        for _ in range(3):
+            f(x).backward()
+        return (x.grad, w.grad, len(log)), f
+
+    compare(program, 1, "GB114")
