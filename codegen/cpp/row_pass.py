@@ -168,8 +168,9 @@ class PassWriter:
 
     def names(self, copy: int, blocked: bool) -> str:
         """The accumulators of one copy as further arguments of the body."""
+        of_block = self.sums if blocked else ()
         names = [
-            f", {'s' if letter == 'a' and blocked and number in self.sums else letter}{number}_{copy}"
+            f", {'s' if number in of_block else letter}{number}_{copy}"
             for number in self.one.folds
             for letter, _kind, _start in self.registers(number)
         ]

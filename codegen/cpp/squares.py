@@ -4,9 +4,9 @@ lanes run along another.
 In: a kernel being written (`renderer.Kernel`) and its plan. Out: lines, put to the kernel.
 
 - A nest without reductions has a `tile`: an axis along which some load is contiguous that is not
-  contiguous along the lanes, like the transposed operand of a sum. The rows of a square then combine
-  with the other operands as any vector; the rest at the edges is loaded lane by lane. `axis_for`
-  chooses the axis, if there is one; `write_tiles` writes all loops.
+  contiguous along the lanes, like the transposed operand of a sum. The rows of a square then
+  combine with the other operands as any vector; the rest at the edges is loaded lane by lane.
+  `axis_for` chooses the axis, if there is one; `write_tiles` writes all loops.
 - A nest with reductions has `squares`: its lanes are rows, and some loads or stores are contiguous
   along a row. The vectors of a transposed square are columns of W rows, one per lane. Stores across
   the lanes are collected and transposed back. This reduces short rows without moves between lanes;

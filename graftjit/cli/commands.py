@@ -138,7 +138,8 @@ exit status: that of the script; 1 if a limit is exceeded; 2 if the arguments ar
         )),
         Group("what to compare the report with", (
             _argument(
-                "--diff", metavar="OLD.json", help="also print what has changed since a saved report"
+                "--diff", metavar="OLD.json",
+                help="also print what has changed since a saved report",
             ),
             *(
                 _argument(
