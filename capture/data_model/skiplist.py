@@ -80,6 +80,8 @@ _MODULES: dict[str, str | None] = {
             "adamax",
             "asgd",
             "rprop",
+            "_adafactor",
+            "_muon",
             "lr_scheduler",
             "swa_utils",
         )

@@ -35,6 +35,15 @@ def has_list_kernels(device: Any) -> Any:
     return device.type in _foreach_utils._get_foreach_kernels_supported_devices()
 
 
+_SUPPORTED = tuple(_foreach_utils._get_foreach_kernels_supported_devices())
+
+
+@stands_for(_foreach_utils._get_foreach_kernels_supported_devices)
+def devices_of_list_kernels() -> Any:
+    """torch's function. It reads the name of a user-named backend, which is no device of a graph."""
+    return list(_SUPPORTED)
+
+
 # -- one operator, tensor by tensor ----------------------------------------------------------------
 def _each(method: Any, self: Any) -> Any:
     return tuple([method(one) for one in self])

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.optim._adafactor import _multi_tensor_adafactor, _single_tensor_adafactor
 from torch.optim.adagrad import _multi_tensor_adagrad, _single_tensor_adagrad
 from torch.optim.adam import _fused_adam, _multi_tensor_adam, _single_tensor_adam
 from torch.optim.adamax import _multi_tensor_adamax, _single_tensor_adamax
@@ -172,6 +173,39 @@ def adagrad(
         rate = (1 + (as_number(count) - 1) * lr_decay).reciprocal() * -lr
         total.addcmul_(gradient, gradient, value=1)
         param.addcdiv_(gradient, total.sqrt().add_(eps), value=rate)
+
+
+@stands_for(_single_tensor_adafactor, _multi_tensor_adafactor)
+def adafactor(
+    *lists: Any, d: Any, lr: Any, beta2_decay: Any, weight_decay: Any, eps1: Any, eps2: Any,
+    maximize: Any, **options: Any,
+) -> None:  # fmt: skip
+    """Adafactor: algorithms 4 and 5 of https://arxiv.org/abs/1804.04235"""
+    _check(differentiable=False, **options)
+    lr = to_scalar(lr)
+    for param, given, row, column, variance, count in zip(*lists, strict=True):
+        gradient = -given if maximize else given
+        if eps1 is None:
+            eps1 = torch.finfo(param.dtype).eps  # of the first parameter, for all
+        count += 1
+        done = as_number(count)
+        new = done**beta2_decay
+        rate = torch.minimum((done**0.5).reciprocal(), torch.zeros_like(done) + lr)
+        size = (as_number(param.norm(2)) / param.numel() ** 0.5).clamp(min=eps2) * rate
+        if weight_decay != 0:
+            param.mul_(1 - lr * weight_decay)
+        if gradient.dim() > 1:
+            for kept, dim in ((row, -1), (column, -2)):
+                norms = torch.norm(gradient, dim=dim, keepdim=True)
+                mean = norms.square_().div_(gradient.size(dim))
+                kept.lerp_(mean, new.to(kept.dtype))
+            estimate = (row @ column).div_(row.mean(dim=-2, keepdim=True).clamp_(min=eps1))
+        else:
+            variance.lerp_(gradient * gradient, new.to(variance.dtype))
+            estimate = variance.clone()
+        update = estimate.clamp_(min=eps1 * eps1).rsqrt_().mul_(gradient)
+        length = as_number(update.norm(2)) / (update.numel() ** 0.5 * d)
+        param.add_(update, alpha=-size / length.clamp(min=1.0))
 
 
 @stands_for(_single_tensor_asgd)

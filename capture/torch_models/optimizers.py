@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import optimizer as of_torch
+from torch.optim import swa_utils
 
+from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..data_model.polyfills import stands_for
 from ..values.registry import Args, Kwargs, models
@@ -153,6 +155,26 @@ def _without_gradients(params: Any, set_to_none: Any) -> None:
             if param.grad.requires_grad:
                 param.grad.requires_grad_(False)
             param.grad.zero_()
+
+
+# -- averages --------------------------------------------------------------------------------------
+def _made_before(make: Any) -> None:
+    """Give `AveragedModel` an averaging function of torch's that exists already.
+
+    torch makes and drops a new one for each update.
+    """
+    made = make()
+
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        if m.frames[-1].code.co_filename != swa_utils.__file__:
+            raise Break("GB110", f"{make.__name__}(), whose result a decorator makes")
+        return m.wrap(made, Source("const", None, made))
+
+    models(make)(model)
+
+
+for _make in (swa_utils.get_swa_avg_fn, swa_utils.get_swa_multi_avg_fn):
+    _made_before(_make)
 
 
 # -- numbers ---------------------------------------------------------------------------------------

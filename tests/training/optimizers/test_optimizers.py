@@ -73,6 +73,10 @@ WHOLE: dict[str, Made] = {
     ),
     "rprop": lambda ps: optim.Rprop(ps, lr=0.01),
     "rprop maximize": lambda ps: optim.Rprop(ps, lr=0.01, maximize=True, etas=(0.4, 1.3)),
+    "adafactor": lambda ps: optim.Adafactor(ps, lr=0.05),
+    "adafactor maximize": lambda ps: optim.Adafactor(
+        ps, lr=0.05, maximize=True, weight_decay=0.1, eps=(1e-9, 1e-2), d=1.5
+    ),
     "sgd tensor lr": lambda ps: optim.SGD(ps, lr=torch.tensor(0.1), momentum=0.9),
     "adam tensor lr": lambda ps: optim.Adam(ps, lr=torch.tensor(0.01)),
     "rmsprop tensor lr": lambda ps: optim.RMSprop(ps, lr=torch.tensor([0.01])),
@@ -84,7 +88,7 @@ WHOLE: dict[str, Made] = {
 LISTS = (
     "sgd", "sgd nesterov", "sgd maximize", "adam amsgrad", "adam maximize", "adamw", "rmsprop", "rmsprop centered",
     "adadelta", "adagrad", "adagrad maximize", "nadam", "nadam decoupled", "radam", "radam soon", "adamax", "asgd",
-    "asgd maximize", "rprop", "rprop maximize", "sgd tensor lr",
+    "asgd maximize", "rprop", "rprop maximize", "sgd tensor lr", "adafactor", "adafactor maximize",
 )  # fmt: skip
 
 
