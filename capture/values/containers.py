@@ -369,6 +369,8 @@ def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
 
 def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
     frozen = freeze(read_key(m, key))
+    if isinstance(item, Tensor) and dict_get(m, value, frozen) is item:
+        return  # the object that is there: an optimizer stores its state back
     if value.origin is not None and not value.whole and frozen not in value.placed:
         # Read the old item: its end may be visible.
         if dict_get(m, value, frozen) is not None:

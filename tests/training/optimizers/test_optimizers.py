@@ -316,3 +316,26 @@ def test_a_closure_of_sgd() -> None:
     pair = Pair(WHOLE["sgd nesterov"], function=by_closure)
     for number in range(STEPS):
         pair.run(number)
+
+
+def test_a_state_that_is_stored_back() -> None:
+    """A dict that gets the tensor it holds is not written; another tensor, or another place, is."""
+
+    def f(held: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        kept = held["a"]
+        held["a"] = kept
+        held["b"] = x
+        held["a"] = held["b"]
+        held["c"] = kept
+        held["a"] = kept
+        return x + kept
+
+    jitted = graftjit.jit(f)
+    for number in range(3):
+        x, kept = torch.ones(2) * number, torch.zeros(2)
+        for other in (torch.ones(2), kept):  # one tensor under two keys, too
+            mine, theirs = {"a": kept, "b": other}, {"a": kept, "b": other}
+            close(jitted(mine, x), f(theirs, x))
+            assert list(mine) == list(theirs)
+            assert all(mine[key] is theirs[key] for key in theirs)
+    assert jitted.report().break_count == 0
