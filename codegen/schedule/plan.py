@@ -70,9 +70,12 @@ def _best(task: Task) -> Plan:
                 replace(made, steps=step_order.put_off(made.steps, made.follows, made.flow))
             )
         whole = _only_for_kernels(made)
-        for scratch in dict.fromkeys((whole, _small(whole), frozenset[Node]())):
+        some = _small(whole)
+        for scratch in dict.fromkeys((whole, some, frozenset[Node]())):
             found.append(_least(ways, scratch))
-            if found[-1][0] <= eager + SMALL or not fuse:
+            # a thread keeps the workspace of a forward while the backward runs
+            ignored = 0 if scratch is some is not whole else SMALL
+            if found[-1][0] <= eager + ignored or not fuse:
                 return found[-1][1]
     return min(found, key=lambda one: one[0])[1]
 
