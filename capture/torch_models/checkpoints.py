@@ -153,7 +153,8 @@ def _policy(m: Machine, function: Value | None) -> Value | None:
         return None
     found = m.call(function, [], {})
     first = found._items[0] if isinstance(found, Sequence) and found._items else found
-    if not (isinstance(first, Instance) and first.cls.value is Selective):  # type: ignore[attr-defined]
+    cls = first.cls if isinstance(first, Instance) else None
+    if not (isinstance(cls, Obj) and cls.value is Selective):
         raise Break(_CODE, "a checkpoint with a context_fn that is not for selective checkpoints")
     policy = m.heap.overlay[first]["policy"]
     assert policy is not None

@@ -61,8 +61,8 @@ CodeState *state_for_frame(PyObject *code, PyObject *globals, Skip *skip) {
     return state != nullptr || *skip != Skip::no ? state : ask_policy(code, globals, skip);
 }
 
-// Under hooks for saved tensors the frames of an extent run as written: a checkpoint runs its function
-// again outside of the extent, and must save as many tensors then.
+// Under hooks for saved tensors the frames of an extent run as written: a checkpoint runs its
+// function again outside of the extent, and must save as many tensors then.
 bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
     constexpr int NEEDED = CO_OPTIMIZED | CO_NEWLOCALS;
     constexpr int REFUSED =
