@@ -122,7 +122,6 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     replaced = [(one.function, one.number) for one in hidden] + [edge_of(one) for one in inside]
     functions = [ghost.grad_fn for ghost in ghosts] + [one.function for one in hidden]
     pieces = *roots.pieces, *(one.node for one in hidden)
-    further = range(len(ghosts), len(made))
     tracer.custom_gradients().clear()
     try:
         frees, _ = tracer.beside(frees_by_result, functions, [one for one, _ in replaced])
@@ -149,7 +148,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         tuple(type(one).__name__ for one in functions),
         arrived,
         _kept(nodes, pieces),
-        (*inner, *further),
+        (*inner, *range(len(ghosts), len(made))),
         frees,
         views_inside,
         tuple(tracer.custom_gradients()),
