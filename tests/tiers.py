@@ -44,6 +44,7 @@ SWEEPS = {
     "tests/capture/values/test_dynamic.py": 2,
     "tests/runtime/cuda/test_driver.py": 2,
     "tests/dispatch/test_leaks.py": 4,  # 75 s
+    "tests/distributed/test_divided.py": 3,  # 20 s
     "tests/test_benchmarks.py": 8,  # 240 s
     "tests/test_notebooks.py": 7,  # 120 s
 }

@@ -40,7 +40,7 @@ _SUPPORTED = tuple(_foreach_utils._get_foreach_kernels_supported_devices())
 
 @stands_for(_foreach_utils._get_foreach_kernels_supported_devices)
 def devices_of_list_kernels() -> Any:
-    """torch's function. It reads the name of a user-named backend, which is no device of a graph."""
+    """torch's function. It reads the name of a user-named backend, which no graph has."""
     return list(_SUPPORTED)
 
 

@@ -62,8 +62,8 @@ def peak_of_eager(flow: Flow) -> int:
 
 def _in_place(flow: Flow) -> set[Node]:
     """Values for which eager mode takes no memory: an input is updated in place, operator by
-    operator (`exp_avg_sq.mul_(b).addcmul_(g, g)`), so each value has the layout of the input and the one
-    before it as its first operand, which nothing else reads later.
+    operator (`exp_avg_sq.mul_(b).addcmul_(g, g)`), so each value has the layout of the input and
+    the one before it as its first operand, which nothing else reads later.
     """
     found: set[Node] = set()
     for write in flow.graph.nodes:

@@ -115,10 +115,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
-    tangents = [
-        Node("input", tracer.n_inputs + k, meta=_tangent(node.meta), name=f"g{k}")
-        for k, node in enumerate([*made, *(ghost._node for ghost in inside)])
-    ]
+    tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
     replaced = [(one.function, one.number) for one in hidden] + [edge_of(one) for one in inside]
     functions = [ghost.grad_fn for ghost in ghosts] + [one.function for one in hidden]
     pieces = *roots.pieces, *(one.node for one in hidden)
@@ -154,6 +151,14 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         tuple(tracer.custom_gradients()),
         _casts(),
     )
+
+
+def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:
+    """The gradients of these values, as inputs numbered from `first` on."""
+    return [
+        Node("input", first + k, meta=_tangent(node.meta), name=f"g{k}")
+        for k, node in enumerate(nodes)
+    ]
 
 
 def _casts() -> tuple[tuple[str, torch.dtype], ...]:

@@ -17,7 +17,7 @@ from torch.nn.utils import (
 
 import graftjit
 
-from .steps import Beside, batch, model
+from ..steps import Beside, batch, model
 
 INF = float("inf")
 
