@@ -42,17 +42,17 @@ def once(system: str, seed: int) -> dict[str, float]:
             compiled = graftjit.compile(model)
             found = compiled(input_ids=ids).logits
             report = compiled.report()
-            told = {
+            seen = {
                 "seconds": sum(dict(frame.seconds).get("capture", 0.0) for frame in report.frames)
             }
-            told |= {"graphs": report.graph_count, "breaks": report.break_count}
+            seen |= {"graphs": report.graph_count, "breaks": report.break_count}
         else:
             compiled = torch.compile(model, backend=lambda graph, _inputs: graph.forward)
             start = time.perf_counter()
             found = compiled(input_ids=ids).logits
-            told = {"seconds": time.perf_counter() - start - plain}
+            seen = {"seconds": time.perf_counter() - start - plain}
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    return told
+    return seen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,10 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 [sys.executable, "-m", "benchmarks.capture", *command],
                 capture_output=True, text=True, check=True,
             )  # fmt: skip
-            told = json.loads(done.stdout.splitlines()[-1])
-            found[system].append(told.pop("seconds"))
+            seen = json.loads(done.stdout.splitlines()[-1])
+            found[system].append(seen.pop("seconds"))
             print(
-                f"round {number}  {system:14} {found[system][-1]:.3f} s  {told or ''}", flush=True
+                f"round {number}  {system:14} {found[system][-1]:.3f} s  {seen or ''}", flush=True
             )
     ours, theirs = (statistics.median(found[system]) for system in SYSTEMS)
     print(f"median: graftjit {ours:.3f} s, torch.compile {theirs:.3f} s, ratio {ours / theirs:.2f}")

@@ -199,10 +199,10 @@ def _one_group(
         missed += [row.name] * (verdicts.worst(verdict) == verdicts.MISSED)
     means = verdicts.group_means(lines)
     verdict = verdicts.judge_group(group, means)
-    told = "; ".join(f"{v.state}: {v}" for v in verdict)
+    seen = "; ".join(f"{v.state}: {v}" for v in verdict)
     space = " " * (18 * len(parsed.systems))
     print(f"{'= ' + group:<18}{space}{_number(means.get('eager')):>8}{_number(means.get(PEER)):>9}"
-          f"{'':15}  geometric mean  {told}", flush=True)  # fmt: skip
+          f"{'':15}  geometric mean  {seen}", flush=True)  # fmt: skip
     return missed + [group] * (verdicts.worst(verdict) == verdicts.MISSED)
 
 
@@ -289,8 +289,8 @@ def _judge_first(row: Workload, number: int, own: list[dict[str, Any]]) -> None:
 
 def _write(parsed: argparse.Namespace, found: results.Results) -> None:
     if parsed.json:
-        told = {"what": parsed.what, **found.head, "lines": found.lines}
-        parsed.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        seen = {"what": parsed.what, **found.head, "lines": found.lines}
+        parsed.json.write_text(json.dumps(seen, indent=2) + "\n", encoding="utf-8")
     if parsed.report:
         from . import report
 

@@ -114,16 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"\na call: {seconds * 1e6:.1f} us; {parsed.pairs} pairs of two blocks of {parsed.calls} calls"
     )
-    told: dict[str, Any] = {"machine": facts, "call": seconds}
+    seen: dict[str, Any] = {"machine": facts, "call": seconds}
     for name, on in (("recording", True), ("noise", False)):
         median, low, high = (
             100 * (r - 1) for r in interval(ratios(call, parsed.pairs, parsed.calls, on))
         )
-        told[name] = {"percent": median, "low": low, "high": high}
+        seen[name] = {"percent": median, "low": low, "high": high}
         print(f"{name:<12}{median:+.3f} % of a call (95 %: {low:+.3f} to {high:+.3f})")
     if parsed.json:
-        parsed.json.write_text(json.dumps(told, indent=2) + "\n")
-    missed = parsed.check and told["recording"]["high"] > 100 * MOST
+        parsed.json.write_text(json.dumps(seen, indent=2) + "\n")
+    missed = parsed.check and seen["recording"]["high"] > 100 * MOST
     return int(missed)
 
 

@@ -83,8 +83,8 @@ def stages(workload: str, repeat: int = 5) -> None:
     found: dict[str, list[dict[str, float]]] = {"empty": [], "warm": []}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory(prefix="graftjit-bench-") as folder:
-            for told in found.values():
-                told.append(_told(folder, "--stages", workload, "--one"))
+            for seen in found.values():
+                seen.append(_told(folder, "--stages", workload, "--one"))
     print(f"{workload}, ms" + "".join(f"{caches:>10}" for caches in found))
     for name in found["empty"][0]:
         medians = [1e3 * statistics.median(one[name] for one in found[c]) for c in found]
@@ -156,7 +156,7 @@ def _staged(workload: str) -> None:
             whole += event.seconds
         elif isinstance(event, events.KernelBuilt):
             building += event.seconds
-    told = {
+    seen = {
         "import graftjit": imported - start,
         "modules that the first miss loads": loaded - imported,
         "capture": capture,
@@ -164,8 +164,8 @@ def _staged(workload: str) -> None:
         "compiler, or reading the store": building,
         "guards, the run, the rest": end - loaded - whole - capture,
     }
-    told["all"] = end - start
-    print(json.dumps(told))
+    seen["all"] = end - start
+    print(json.dumps(seen))
 
 
 if __name__ == "__main__":

@@ -174,8 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"\na hit with {SHAPES} shapes in turn: {shapes['many shapes']:.2f} us, with one: "
           f"{shapes['one shape']:.2f} us, ratio {shapes['ratio']:.2f}")  # fmt: skip
     if parsed.json:
-        told = {"machine": facts, "models": models, "shapes": shapes}
-        parsed.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        emitted = {"machine": facts, "models": models, "shapes": shapes}
+        parsed.json.write_text(json.dumps(emitted, indent=2) + "\n", encoding="utf-8")
     missed = [row["model"] for row in models if row["graftjit"] > MOST_US]
     if missed:
         print(f"\nabove {MOST_US} us: {', '.join(missed)}")

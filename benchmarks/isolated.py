@@ -61,8 +61,8 @@ def _child(workload: str, settings: Settings, limit: float) -> tuple[dict[str, A
     environment.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler of `memory` has nothing to say
     if settings.threads:
         environment["OMP_NUM_THREADS"] = str(settings.threads)
-    told = json.dumps({"workload": workload, **dataclasses.asdict(settings)})
-    command = [sys.executable, "-m", "benchmarks.isolated", told]
+    seen = json.dumps({"workload": workload, **dataclasses.asdict(settings)})
+    command = [sys.executable, "-m", "benchmarks.isolated", seen]
     # A group of its own: the peer's compile workers end with it.
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, start_new_session=True) as child:  # fmt: skip
@@ -78,13 +78,13 @@ def _child(workload: str, settings: Settings, limit: float) -> tuple[dict[str, A
     return json.loads(out.splitlines()[-1]), ""
 
 
-def _main(told: str) -> None:
+def _main(seen: str) -> None:
     import torch
 
     from .steady_state import measure
     from .workloads import BY_NAME
 
-    given = json.loads(told)
+    given = json.loads(seen)
     row = BY_NAME[given.pop("workload")]
     settings = Settings(**given)
     torch.set_grad_enabled(False)

@@ -75,9 +75,9 @@ def measure(case: Case, seed: int, sample: float, build: bool) -> dict[str, Any]
     compiled = SYSTEMS["graftjit"](case.function())
     compiled(*inputs)
     compiled(*inputs)
-    told = describe("graftjit", compiled)
+    seen = describe("graftjit", compiled)
     row = {"case": case.name, "size": case.size, "text": case.text,
-           "became": f"{told['kernels']}+{told['library']}" + "!" * len(told["breaks"])}  # fmt: skip
+           "became": f"{seen['kernels']}+{seen['library']}" + "!" * len(seen["breaks"])}  # fmt: skip
     if build:
         return row
     row |= _times(lambda: function(*inputs), lambda: compiled(*inputs), ROUNDS, sample)
@@ -127,8 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.sort(key=lambda row: -row["ratio"])
         _table(rows, parsed.show)
     if parsed.json:
-        told = {"machine": machine.describe(parsed.seed), "rows": rows}
-        parsed.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        seen = {"machine": machine.describe(parsed.seed), "rows": rows}
+        parsed.json.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

@@ -28,13 +28,13 @@ def write(folder: Path, head: dict[str, Any], lines: Lines) -> list[Path]:
     steady = [line for line in lines if line["kind"] == "time"]
     judged = {line["workload"]: verdicts.judge(BY_NAME[line["workload"]], line) for line in steady}
     paths, missing = _charts(folder, head, steady)
-    told = {
+    seen = {
         **head,
         "lines": [_with_verdicts(line, judged.get(line["workload"], [])) for line in lines],
         "groups": {group: verdicts.group_means(own) for group, own in _grouped(steady)},
     }
     for name, text in (
-        ("report.json", json.dumps(told, indent=1) + "\n"),
+        ("report.json", json.dumps(seen, indent=1) + "\n"),
         ("report.md", markdown(head, lines, judged, missing)),
     ):
         (folder / name).write_text(text, encoding="utf-8")
@@ -186,8 +186,8 @@ def _programs(steady: Lines) -> list[str]:
     found = []
     for line in steady:
         program = line["systems"].get(OURS, {}).get("program") or {}
-        told = [*program.get("breaks", ()), *program.get("notes", ())]
-        found += [f"{line['workload']}: {text}" for text in told]
+        seen = [*program.get("breaks", ()), *program.get("notes", ())]
+        found += [f"{line['workload']}: {text}" for text in seen]
     return found
 
 

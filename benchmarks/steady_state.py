@@ -75,7 +75,7 @@ def measure(
 ) -> Record:
     """One workload under all systems, interleaved."""
     ready, problems = _prepare_all(workload, systems, seed)
-    told, problem = _errors(workload, ready, seed)
+    seen, problem = _errors(workload, ready, seed)
     nbytes = _moved(workload, seed) if "eager" in ready else 0
     for system in set(ready) - set(systems):
         del ready[system]
@@ -93,7 +93,7 @@ def measure(
         calls, times = samples[system]
         low, median, high = _quartiles(times)
         results[system] = Result(
-            median, low, high, calls, len(times), ready[system].compile_seconds, told.get(system),
+            median, low, high, calls, len(times), ready[system].compile_seconds, seen.get(system),
             memory[system], describe(system, ready[system].wrapped), ready[system].other or problem,
         )  # fmt: skip
     times_of = {system: times for system, (_calls, times) in samples.items()}

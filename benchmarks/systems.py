@@ -57,16 +57,16 @@ def describe(system: str, wrapped: Any) -> dict[str, Any]:
         return {}
     import graftjit
 
-    told = graftjit.report(wrapped.wrapped if isinstance(wrapped, Step) else wrapped)
-    frames = told.frames
+    seen = graftjit.report(wrapped.wrapped if isinstance(wrapped, Step) else wrapped)
+    frames = seen.frames
     return {
-        "graphs": told.graph_count,
-        "recompiles": told.recompile_count,
+        "graphs": seen.graph_count,
+        "recompiles": seen.recompile_count,
         "operators": sum(frame.operators for frame in frames),
         "kernels": sum(frame.kernels for frame in frames),
         "library": sum(frame.library for frame in frames),
-        "breaks": [_line(row) for row in told.breaks],
-        "notes": [_line(row) for row in told.notes],
+        "breaks": [_line(row) for row in seen.breaks],
+        "notes": [_line(row) for row in seen.notes],
     }
 
 

@@ -41,10 +41,10 @@ def test_what_recording_costs_is_told(tmp_path):
         [sys.executable, "-m", "benchmarks.events", *words], cwd=ROOT, capture_output=True, text=True, timeout=120,
         check=True,
     )  # fmt: skip
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert 1e-6 < told["call"] < 1e-2 and "% of a call" in done.stdout
+    seen = json.loads((tmp_path / "told.json").read_text())
+    assert 1e-6 < seen["call"] < 1e-2 and "% of a call" in done.stdout
     for name in ("recording", "noise"):
-        assert told[name]["low"] <= told[name]["percent"] <= told[name]["high"]
+        assert seen[name]["low"] <= seen[name]["percent"] <= seen[name]["high"]
 
 
 def test_interval_of_a_median(bench):
@@ -61,9 +61,9 @@ def test_call_its_report_and_going_on(tmp_path):
     done = run(*words, "--only", "sin_add")
     assert done.returncode == 0, done.stderr
     assert "sin_add" in done.stdout and "geometric mean" in done.stdout
-    told = json.loads((tmp_path / "told.json").read_text())
-    assert told["machine"]["seed"] == 3 and told["machine"]["torch"]
-    (line,) = told["lines"]
+    seen = json.loads((tmp_path / "told.json").read_text())
+    assert seen["machine"]["seed"] == 3 and seen["machine"]["torch"]
+    (line,) = seen["lines"]
     eager, graft = line["systems"]["eager"], line["systems"]["graftjit"]
     assert eager["median"] > 0 and eager["rounds"] == 2 and eager["memory"]["peak"] == 96
     assert graft["problem"] == "" and graft["program"]["graphs"] == 1
@@ -185,8 +185,8 @@ def test_errors_over_several_draws_are_medians_of_each_output(bench):
         first.absolute["graftjit"],
         first.of_eager["graftjit"],
     )
-    told = errors.over([first, drawn(1e-4, 1e-4)])
-    assert (told["peer"].draws, told["graftjit"].draws) == (1, 2)
+    seen = errors.over([first, drawn(1e-4, 1e-4)])
+    assert (seen["peer"].draws, seen["graftjit"].draws) == (1, 2)
 
 
 def test_memory_of_a_call(bench):
@@ -224,12 +224,12 @@ def test_memory_counts_what_programs_keep(bench):
 
 def test_what_holds_the_memory_is_shown():
     """The tool runs a workload and tells of its programs."""
-    told = subprocess.run(
+    seen = subprocess.run(
         [sys.executable, "tools/peak_memory.py", "gaussian_loss"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert "gaussian_loss under graftjit" in told and "eager at its best" in told
-    assert "handed out" in told
+    assert "gaussian_loss under graftjit" in seen and "eager at its best" in seen
+    assert "handed out" in seen
 
 
 def test_the_line_of_copies(bench):
@@ -362,9 +362,9 @@ def test_the_report_tells_what_is_missed_and_what_broke(bench, tmp_path):
     text = (tmp_path / "report.md").read_text()
     assert "chain: MISSED, time / eager 2, bound 1.03" in text and "chain: GB101 print" in text
     assert "swiglu, torch.compile: Error: no compiler" in text
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert told["groups"]["pointwise"]["eager"] == pytest.approx(2.0)
-    assert told["lines"][0]["verdicts"][0]["state"] == "MISSED"
+    seen = json.loads((tmp_path / "report.json").read_text())
+    assert seen["groups"]["pointwise"]["eager"] == pytest.approx(2.0)
+    assert seen["lines"][0]["verdicts"][0]["state"] == "MISSED"
 
 
 def test_charts_need_their_extra_and_reports_do_not(bench, monkeypatch, tmp_path):
@@ -445,9 +445,9 @@ def test_the_gpu_benchmarks_run_without_a_gpu(tmp_path):
     )  # fmt: skip
     logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
     assert done.returncode == 0, done.stdout + done.stderr + logs
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert told["environment"]["date"] and told["environment"]["device"] == "cpu"
-    rows = {(row["section"], row["row"]): row for row in told["rows"]}
+    seen = json.loads((tmp_path / "report.json").read_text())
+    assert seen["environment"]["date"] and seen["environment"]["device"] == "cpu"
+    rows = {(row["section"], row["row"]): row for row in seen["rows"]}
     assert {section for section, _ in rows} == {"copy", "kernels", "launches", "first", "training"}
     softmax = rows["kernels", "softmax 1 MiB"]
     assert {"eager", "graftjit", "copy"} <= softmax["systems"].keys() and softmax["ratios"]["eager"]
@@ -518,9 +518,9 @@ def test_a_session_on_a_gpu_machine_goes_on_after_a_part_that_fails(tmp_path):
     )  # fmt: skip
     summary = (tmp_path / "out" / "summary.txt").read_text()
     assert done.returncode == 1, done.stdout + done.stderr
-    told = {line.split(":")[0]: line for line in summary.splitlines()}
-    assert "ended with 2" in told.pop("test") and "no torch that sees a GPU" in done.stdout
-    assert told.keys() == {"wheels", "link", "bench"}, summary
-    assert all("done" in line for line in told.values()), done.stdout
+    seen = {line.split(":")[0]: line for line in summary.splitlines()}
+    assert "ended with 2" in seen.pop("test") and "no torch that sees a GPU" in done.stdout
+    assert seen.keys() == {"wheels", "link", "bench"}, summary
+    assert all("done" in line for line in seen.values()), done.stdout
     assert "carried" in (tmp_path / "out" / "wheels.log").read_text()
     assert "sum 1 MiB" in (tmp_path / "out" / "bench" / "report.txt").read_text()

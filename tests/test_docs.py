@@ -145,8 +145,8 @@ def test_environment_variables_are_in_their_page() -> None:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="pages show what Python 3.11 prints")
 def test_programs_of_a_page_print_what_the_page_says(path: Path) -> None:
     """If this fails and what is printed is right: python tools/doc_blocks.py --update PAGE"""
-    told = BLOCKS["differences"](path)
-    assert not told, "\n\n".join(told)
+    seen = BLOCKS["differences"](path)
+    assert not seen, "\n\n".join(seen)
 
 
 def test_the_runner_of_blocks_sees_what_differs(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_the_runner_of_blocks_sees_what_differs(tmp_path: Path) -> None:
     page.write_text(
         page.read_text().replace("3 in 99 us", "4 in 99 us").replace("\nwritten\n", "\nread\n")
     )
-    told = BLOCKS["differences"](page)
-    assert len(told) == 2 and "+3 in TIME" in told[0] and "+written" in told[1]
+    seen = BLOCKS["differences"](page)
+    assert len(seen) == 2 and "+3 in TIME" in seen[0] and "+written" in seen[1]
     assert BLOCKS["update"](page) and BLOCKS["differences"](page) == []
 
 

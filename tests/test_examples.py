@@ -75,7 +75,7 @@ def items(text: str) -> list[str]:
 def marked(item: str) -> str:
     """What the carets of a problem stand under."""
     lines = item.splitlines()
-    at = next(n for n, told in enumerate(lines) if re.fullmatch(r"[ ^]*\^", told))
+    at = next(n for n, seen in enumerate(lines) if re.fullmatch(r"[ ^]*\^", seen))
     carets = lines[at]
     return lines[at - 1][carets.index("^") : len(carets)]
 
@@ -105,8 +105,8 @@ def test_what_follows_the_cure_is_clean_and_gives_the_same(name, ran):
     after, report = ran(name, "after")
     torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-5)
     report.assert_clean()
-    told = report.text()
-    assert "\n  clean: no graph breaks" in told and len(told.splitlines()) < 50
+    seen = report.text()
+    assert "\n  clean: no graph breaks" in seen and len(seen.splitlines()) < 50
 
 
 # -- What README.md shows ----------------------------------------------------------------------------

@@ -97,10 +97,10 @@ def test_a_tier_runs_its_tests(folder: Path, tier: str, count: int) -> None:
 
 
 def test_what_there_was_no_time_for_is_listed(folder: Path) -> None:
-    told = run_pytest(folder, "--minutes", "0")
-    assert "9 skipped" in told
-    assert "9 tests were left out, the time was over" in told
-    assert "     9  test_a.py" in told
+    seen = run_pytest(folder, "--minutes", "0")
+    assert "9 skipped" in seen
+    assert "9 tests were left out, the time was over" in seen
+    assert "     9  test_a.py" in seen
 
 
 def test_the_order_begins_with_the_tests_that_import_what_changed() -> None:

@@ -223,15 +223,15 @@ def agrees(said: Sequence[str], found: Sequence[str]) -> bool:
 
 def differences(path: Path) -> list[str]:
     """What a page says otherwise than its programs, as text."""
-    told = []
+    seen = []
     for block, found in run_page(path):
         if block.expected is None:
             continue
         said, got = plain(block.expected), plain(found)
         if not agrees(said, got):
             diff = difflib.unified_diff(said, got, "the page says", "is printed", lineterm="", n=2)
-            told.append(f"{path}, block at line {block.line}:\n" + "\n".join(diff))
-    return told
+            seen.append(f"{path}, block at line {block.line}:\n" + "\n".join(diff))
+    return seen
 
 
 def update(path: Path) -> bool:
@@ -261,9 +261,9 @@ def main() -> int:
         for page in given.pages:
             print(f"{page}: {'changed' if update(page) else 'as it was'}")
         return 0
-    told = [row for page in given.pages for row in differences(page)]
-    print("\n\n".join(told) or "every page says what its programs print")
-    return bool(told)
+    seen = [row for page in given.pages for row in differences(page)]
+    print("\n\n".join(seen) or "every page says what its programs print")
+    return bool(seen)
 
 
 if __name__ == "__main__":

@@ -186,12 +186,12 @@ def _told(wrapped: Any) -> dict[str, Any]:
     """What graftjit's report says of a program."""
     import graftjit
 
-    told = graftjit.report(wrapped)
+    seen = graftjit.report(wrapped)
     return {
-        "graphs": told.graph_count,
-        "kernels": sum(frame.kernels for frame in told.frames),
-        "library": sum(frame.library for frame in told.frames),
-        "notes": [f"{row.code} {row.reason or row.title}" for row in (*told.breaks, *told.notes)],
+        "graphs": seen.graph_count,
+        "kernels": sum(frame.kernels for frame in seen.frames),
+        "library": sum(frame.library for frame in seen.frames),
+        "notes": [f"{row.code} {row.reason or row.title}" for row in (*seen.breaks, *seen.notes)],
     }
 
 

@@ -40,12 +40,12 @@ def environment(device: str, seed: int) -> dict[str, Any]:
     """What results depend on."""
     import torch
 
-    told = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
-    told |= machine.describe(seed)
-    told |= {"device": device, "cuda": torch.version.cuda}
+    seen = {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+    seen |= machine.describe(seed)
+    seen |= {"device": device, "cuda": torch.version.cuda}
     if device.startswith("cuda") and torch.cuda.is_available():
         facts = torch.cuda.get_device_properties(torch.device(device))
-        told |= {
+        seen |= {
             "gpu": facts.name,
             "gpu memory": f"{facts.total_memory >> 30} GiB",
             "multiprocessors": facts.multi_processor_count,
@@ -53,7 +53,7 @@ def environment(device: str, seed: int) -> dict[str, Any]:
             "cudnn": torch.backends.cudnn.version(),
             "driver": _driver(),
         }
-    return told
+    return seen
 
 
 def _driver() -> str:
@@ -68,16 +68,16 @@ def _driver() -> str:
 def write(out: Path, results: Path, problems: dict[str, str], device: str, seed: int) -> None:
     """All files of the report."""
     rows = lines(results)
-    told = {"environment": environment(device, seed), "sections": problems, "rows": rows}
-    (out / "report.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    missing = _charts(out, told)
-    text = "\n".join([_head(told), *[_section(name, rows) for name in TITLES], missing, ""])
+    seen = {"environment": environment(device, seed), "sections": problems, "rows": rows}
+    (out / "report.json").write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    missing = _charts(out, seen)
+    text = "\n".join([_head(seen), *[_section(name, rows) for name in TITLES], missing, ""])
     (out / "report.txt").write_text(text, encoding="utf-8")
 
 
-def _head(told: dict[str, Any]) -> str:
-    facts = [f"{name}: {value}" for name, value in told["environment"].items()]
-    facts += [f"section {name}: {why}" for name, why in told["sections"].items() if why]
+def _head(seen: dict[str, Any]) -> str:
+    facts = [f"{name}: {value}" for name, value in seen["environment"].items()]
+    facts += [f"section {name}: {why}" for name, why in seen["sections"].items() if why]
     return "\n".join(facts) + "\n"
 
 
@@ -130,15 +130,15 @@ def _first(row: dict[str, Any]) -> str:
 
 
 def _row(row: dict[str, Any], parts: Sequence[str]) -> str:
-    told = [f"  {row['row']:<26}" + "  ".join(parts)]
+    seen = [f"  {row['row']:<26}" + "  ".join(parts)]
     if row.get("problem"):
-        told.append(f"      {row['problem']}")
+        seen.append(f"      {row['problem']}")
     for system, one in row["systems"].items():
         if one.get("problem"):
-            told.append(f"      {system}: {one['problem']}")
+            seen.append(f"      {system}: {one['problem']}")
         for note in one.get("report", {}).get("notes", ()):
-            told.append(f"      {system}: {note}")
-    return "\n".join(told)
+            seen.append(f"      {system}: {note}")
+    return "\n".join(seen)
 
 
 _FORMS = {
@@ -149,13 +149,13 @@ _FORMS = {
 
 def _sums(name: str, rows: Lines) -> list[str]:
     """Geometric means over a section, and what is under its bound."""
-    told = []
+    seen = []
     for key, ours in (("ratios", OURS), ("sink", SINK)):
         others: dict[str, list[float]] = {}
         for row in rows:
             for other, ratio in row.get(key, {}).items():
                 others.setdefault(other, []).append(ratio)
-        told += [
+        seen += [
             f"  geometric mean of {len(values)}: {other} over {ours} {geomean(values):.3f}"
             for other, values in others.items()
             if other != "copy"
@@ -163,18 +163,18 @@ def _sums(name: str, rows: Lines) -> list[str]:
     if name == "kernels":
         bounded = [row for row in rows if row["row"].split()[0] in BOUNDED]
         below = [r["row"] for r in bounded if fractions(r).get(OURS, 0.0) < BOUND]
-        told.append(
+        seen.append(
             f"  below {BOUND:.0%} of a copy: {', '.join(below) or 'none'} (of {len(bounded)} with a bound)"
         )
-    return told
+    return seen
 
 
-def _charts(out: Path, told: dict[str, Any]) -> str:
+def _charts(out: Path, seen: dict[str, Any]) -> str:
     """A chart a section; why there is none."""
-    facts = told["environment"]
+    facts = seen["environment"]
     under = " · ".join(str(facts.get(name)) for name in ("gpu", "torch", "triton", "date"))
     for name in ("kernels", "models", "training", "launches"):
-        bars = [found for row in told["rows"] if row["section"] == name and (found := _bar(row))]
+        bars = [found for row in seen["rows"] if row["section"] == name and (found := _bar(row))]
         if not bars:
             continue
         try:

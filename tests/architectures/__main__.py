@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="model types of transformers; all without one")
     parser.add_argument("--out", help="a file that gets a JSON line for each")
     parser.add_argument("--without-masks", action="store_true", help="inference without masks, too")
-    told = parser.parse_args()
+    seen = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         import transformers
@@ -42,12 +42,12 @@ def main() -> int:
     warnings.simplefilter("ignore")
     load()
     records = []
-    for name in told.names or names():
-        record = in_a_process(name, told.without_masks)
+    for name in seen.names or names():
+        record = in_a_process(name, seen.without_masks)
         records.append(record)
         print(f"{name}: {line(record)}", flush=True)
-        if told.out:
-            with open(told.out, "a", encoding="utf-8") as file:
+        if seen.out:
+            with open(seen.out, "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
     print(summary(records), file=sys.stderr)
     return 1 if any(differs(record) for record in records) else 0
@@ -113,8 +113,8 @@ def differs(record: dict[str, Any]) -> bool:
 def line(record: dict[str, Any]) -> str:
     if "arguments" not in record:
         return f"not built: {record.get('problem', '')}"
-    told = {key: record[key] for key in ("inference", "training", "graphs", "faults", "problem") if record.get(key)}  # fmt: skip
-    return ", ".join(f"{key} {value}" for key, value in told.items()) + f", {len(record.get('breaks', []))} breaks"  # fmt: skip
+    seen = {key: record[key] for key in ("inference", "training", "graphs", "faults", "problem") if record.get(key)}  # fmt: skip
+    return ", ".join(f"{key} {value}" for key, value in seen.items()) + f", {len(record.get('breaks', []))} breaks"  # fmt: skip
 
 
 def summary(records: list[dict[str, Any]]) -> str:
@@ -125,8 +125,8 @@ def summary(records: list[dict[str, Any]]) -> str:
         "without a break": sum(record.get("breaks") == [] for record in built),
         "different": sum(map(differs, built)),
     }
-    told = ", ".join(f"{count} {text}" for text, count in counts.items())
-    return f"{len(records)} architectures, {len(built)} built, of which {told}"
+    seen = ", ".join(f"{count} {text}" for text, count in counts.items())
+    return f"{len(records)} architectures, {len(built)} built, of which {seen}"
 
 
 if __name__ == "__main__":

@@ -273,7 +273,7 @@ def test_identity_of_everything():
     return f, (x(), A(), A()), steps
 
 
-def told(*tensors):
+def described(*tensors):
     return [(t.requires_grad, t.is_leaf, t._is_view(), t._version) for t in tensors]
 
 
@@ -285,7 +285,7 @@ def test_detached_results_are_no_views():
 
     def g(x):
         found = f(x)
-        return found, told(*found), [one._base is None for one in found]
+        return found, described(*found), [one._base is None for one in found]
 
     return g, (torch.ones(3),)
 
@@ -300,7 +300,7 @@ def test_what_was_detached_before_a_gradient_is_asked_for():
             for one in before:
                 one.add_(1)
         after = [one * 2 for one in before]
-        return told(y, *before, *after), y, before, after
+        return described(y, *before, *after), y, before, after
 
     return f, (torch.ones(3), "read"), [lambda: (torch.ones(3), "write")]
 
@@ -311,7 +311,7 @@ def test_an_argument_that_gets_a_gradient_behind_a_detached_one():
         before = x.detach()
         x.requires_grad_()
         before.add_(1)
-        return before, told(before, x)
+        return before, described(before, x)
 
     return f, (torch.ones(3),), [lambda: (torch.ones(2),), lambda: (torch.ones(2),)]
 
@@ -346,7 +346,7 @@ def test_reshapes_that_copy_are_no_views():
 
     def g(x):
         found = f(x)
-        return found, told(*found)
+        return found, described(*found)
 
     return g, (torch.ones(2, 3),)
 

@@ -901,10 +901,10 @@ RAISED_BY_PROGRAMS = ("GB", "PL", "FB", "RC")
 
 def lines_of(report: Any) -> dict[str, list[tuple[str, int | None]]]:
     """code -> the places that the report names"""
-    told: dict[str, list[tuple[str, int | None]]] = {}
+    emitted: dict[str, list[tuple[str, int | None]]] = {}
     for row in [*report.breaks, *report.notes, *report.recompiles]:
-        told.setdefault(row.code, []).append((row.file, row.line))
-    return told
+        emitted.setdefault(row.code, []).append((row.file, row.line))
+    return emitted
 
 
 def marked(code: str) -> int:
@@ -933,10 +933,10 @@ def test_the_program_raises_its_code(row: Row) -> None:
         assert where is None, f"call {number}: plain {where}\n{report}"
     if DYNAMIC and varying:
         return
-    told = lines_of(report)
-    assert row.code in told, f"{sorted(told)}\n{report}"
+    emitted = lines_of(report)
+    assert row.code in emitted, f"{sorted(emitted)}\n{report}"
     if row.line:
-        assert (HERE, marked(row.code)) in told[row.code], told[row.code]
+        assert (HERE, marked(row.code)) in emitted[row.code], emitted[row.code]
 
 
 def test_every_code_has_a_program() -> None:

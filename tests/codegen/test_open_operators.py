@@ -178,10 +178,10 @@ def test_what_raises_over_sizes(name: str) -> None:
     plain, jitted = REFUSED[name], graftjit.jit(REFUSED[name])
     for height in range(6, 12):
         x = torch.randn(2, 3, height, height + 3)
-        assert told(jitted, x) == told(plain, x)
+        assert described(jitted, x) == described(plain, x)
 
 
-def told(function: Callable[[Any], Any], x: Any) -> Any:
+def described(function: Callable[[Any], Any], x: Any) -> Any:
     try:
         found = function(x)
     except Exception as error:

@@ -25,18 +25,18 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", help="names of modules of CPython's `test` package")
     parser.add_argument("--modes", default="jit,frame")
     parser.add_argument("--text", action="store_true", help="what each test that differs says")
-    told = parser.parse_args()
+    seen = parser.parse_args()
     os.environ.setdefault("GRAFTJIT_CHECK", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     found, count, began = [], 0, time.monotonic()
-    for module in told.modules or modules():
-        passed, differences = running.compare(module, tuple(told.modes.split(",")))
+    for module in seen.modules or modules():
+        passed, differences = running.compare(module, tuple(seen.modes.split(",")))
         count += passed
         found += differences
         print(f"{module}: {passed} tests, {len(differences)} differ", file=sys.stderr, flush=True)
         for difference in differences:
             print(difference, flush=True)
-            if told.text:
+            if seen.text:
                 print("    " + difference.text.rstrip().replace("\n", "\n    "), flush=True)
     seconds = time.monotonic() - began
     print(f"{count} tests, {len(found)} differ, in {seconds:.0f} s", file=sys.stderr)

@@ -100,15 +100,15 @@ def _like(run: Callable[[Any], Any], bound: Any) -> Callable[[], Any]:
 def _faults() -> list[str]:
     from graftjit.dispatch.unit import Unit
 
-    told: list[str] = []
+    seen: list[str] = []
     before = Unit._fault
 
     def fault(unit: Any, state: Any, error: Exception) -> Any:
-        told.append("".join(traceback.format_exception(error)))
+        seen.append("".join(traceback.format_exception(error)))
         return before(unit, state, error)
 
     Unit._fault = fault
-    return told
+    return seen
 
 
 MODES = {"plain": plain, "jit": jitted, "frame": framed}

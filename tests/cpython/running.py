@@ -82,16 +82,16 @@ def compare(module: str, modes: tuple[str, ...] = MODES) -> tuple[int, list[Diff
         skipped |= {test for test in known if any(row.covers(test, mode) for row in rows)}
         jitted, trouble = outcomes(module, mode, skipped)
         found += [Difference(module, module, mode, "", "broken", text) for text in trouble]
-        told: set[str] = set()
+        seen: set[str] = set()
         for test in plain:
             name = test.partition(" #")[0]
-            if name in skipped | told or test not in same:
+            if name in skipped | seen or test not in same:
                 continue
             other = jitted.get(test, Outcome("not run"))
             if other.kind != plain[test].kind and not (other.kind == "not run" and trouble):
                 wanted = plain[test].kind
                 found.append(Difference(module, test, mode, wanted, other.kind, other.text))
-                told.add(name)  # once, however many of its runs differ
+                seen.add(name)  # once, however many of its runs differ
     return len({test.partition(" #")[0] for test in same}), found
 
 
@@ -137,9 +137,9 @@ def _process(module: str, mode: str, skipped: set[str]) -> tuple[list[dict], str
     # temporary files of tests go where they are removed
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(folder)}
     try:
-        with errors.open("w") as told:
+        with errors.open("w") as seen:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=told,
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=seen,
                 text=True, env=environment, start_new_session=True,
             )  # fmt: skip
             assert process.stdin is not None

@@ -78,8 +78,8 @@ def test_at_the_limit_the_least_useful_entry_goes(caplog):
     assert jitted.report().recompile_count == 5
     (note,) = [note for note in jitted.report().notes if note.code == "RC410"]
     assert note.count == 2 and note.line == keyed.__code__.co_firstlineno
-    (told,) = [r.getMessage() for r in caplog.records if "WN601" in r.getMessage()]
-    assert "recompile_limit" in told and "name is now 'e', before " in told and __file__ in told
+    (seen,) = [r.getMessage() for r in caplog.records if "WN601" in r.getMessage()]
+    assert "recompile_limit" in seen and "name is now 'e', before " in seen and __file__ in seen
 
 
 def test_what_was_useful_long_ago_goes_in_the_end():

@@ -47,7 +47,7 @@ def together(*works) -> list:
     return results
 
 
-def told(jitted) -> list[str]:
+def reported(jitted) -> list[str]:
     return [e.code for e in SESSION.log.of([jitted.state]) if isinstance(e, Fallback)]
 
 
@@ -127,13 +127,13 @@ def changed_meanwhile(monkeypatch, changes: list[float]):
 def test_a_change_during_capture_is_captured_again(monkeypatch):
     box, jitted = changed_meanwhile(monkeypatch, [5.0])
     torch.testing.assert_close(jitted(X), X * 5)
-    assert told(jitted) == ["PL213"] and [e.kind for e in jitted.state.entries] == ["direct"]
+    assert reported(jitted) == ["PL213"] and [e.kind for e in jitted.state.entries] == ["direct"]
 
 
 def test_changes_without_end_run_plain_for_now(monkeypatch):
     box, jitted = changed_meanwhile(monkeypatch, [2.0, 3.0, 5.0])
     torch.testing.assert_close(jitted(X), X * 5)
-    assert jitted.state.entries == () and set(told(jitted)) == {"PL213"}
+    assert jitted.state.entries == () and set(reported(jitted)) == {"PL213"}
     torch.testing.assert_close(jitted(X), X * 5)
     assert len(jitted.state.entries) == 1
 
@@ -153,7 +153,7 @@ def test_who_waits_too_long_runs_plain(monkeypatch):
     held.wait()
     try:
         torch.testing.assert_close(jitted(X), X + 1)
-        assert told(jitted) == ["PL212"] and jitted.state.entries == ()
+        assert reported(jitted) == ["PL212"] and jitted.state.entries == ()
     finally:
         done.set()
         thread.join()

@@ -358,7 +358,7 @@ def test_jit_of_what_is_jitted():
 
 # -- what is missing on the machine --------------------------------------------------------------------------
 @pytest.fixture
-def told(caplog, monkeypatch):
+def described(caplog, monkeypatch):
     """Codes of warnings logged since; each is said once a process, so what was said before is forgotten."""
     caplog.set_level(logging.WARNING)
     monkeypatch.setattr(SESSION, "_warned", set())
@@ -379,7 +379,7 @@ def of_code(report, code):
     return [note for note in report.notes if note.code == code]
 
 
-def test_without_a_compiler_programs_are_library_calls(no_compiler, told):
+def test_without_a_compiler_programs_are_library_calls(no_compiler, described):
     x, y, model = torch.randn(4, 3), torch.randn(4, 3), Scale()
     jitted, compiled = jit(chain), compile(model)
     with torch.no_grad():
@@ -389,12 +389,12 @@ def test_without_a_compiler_programs_are_library_calls(no_compiler, told):
     for report in (jitted.report(), compiled.report()):
         assert report.graph_count == 1 and of_code(report, "FB302")
         assert "g++" in of_code(report, "FB302")[0].cure and not report.libraries
-    assert told() == ["WN604"]
+    assert described() == ["WN604"]
     assert not list(no_compiler.rglob("*.so"))
 
 
 @pytest.mark.parametrize("kind", ["fails", "cannot be run", "writes nothing", "writes garbage"])
-def test_a_compiler_that_does_not_work(kind, tmp_path, told):
+def test_a_compiler_that_does_not_work(kind, tmp_path, described):
     compiler = tmp_path / "broken-g++"
     lines = {
         "fails": "#!/bin/sh\ncat >/dev/null\necho 'error: no space in the shed' >&2\nexit 1\n",
@@ -410,11 +410,11 @@ def test_a_compiler_that_does_not_work(kind, tmp_path, told):
         for _ in range(2):
             assert torch.equal(jitted(x, y), chain(x, y))
         report = jitted.report()
-    assert len(of_code(report, "FB306")) == 1 and told() == ["WN606"]
+    assert len(of_code(report, "FB306")) == 1 and described() == ["WN606"]
     assert kind != "fails" or "rejected" in of_code(report, "FB306")[0].reason
 
 
-def test_an_unwritable_cache_folder(tmp_path, told):
+def test_an_unwritable_cache_folder(tmp_path, described):
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "kernels").write_text("a file in the folder's place")
@@ -424,7 +424,7 @@ def test_an_unwritable_cache_folder(tmp_path, told):
         for _ in range(2):
             torch.testing.assert_close(jitted(x, y), chain(x, y))
         report = jitted.report()
-    assert len(report.libraries) == 1 and told() == ["WN602"]
+    assert len(report.libraries) == 1 and described() == ["WN602"]
     assert str(blocked) in of_code(report, "FB308")[0].reason
 
 
@@ -437,7 +437,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_kernel_is_built_again(damage, tmp_path, told):
+def test_a_damaged_kernel_is_built_again(damage, tmp_path, described):
     def text_of_its_own(x, y):
         return torch.tanh(x) * y + torch.exp(-x) * 2
 
@@ -458,7 +458,7 @@ def test_a_damaged_kernel_is_built_again(damage, tmp_path, told):
     path.write_bytes(DAMAGE[damage](good))
     again = run()
     assert [kernel.cached for kernel in again.libraries] == [False]
-    assert len(of_code(again, "FB307")) == 1 and told() == []
+    assert len(of_code(again, "FB307")) == 1 and described() == []
     assert [kernel.cached for kernel in run().libraries] == [True]
 
 

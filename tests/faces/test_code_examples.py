@@ -47,8 +47,8 @@ def test_the_code_and_its_cure(path: Path) -> None:
     plain = {title: run(path, title, True)[0] for title in ("before", "after")}
     assert plain["before"] == plain["after"] != ""
     before, report = run(path, "before", False)
-    told = {row.code for row in (*report.breaks, *report.recompiles, *report.notes)}
-    assert code in told, report
+    seen = {row.code for row in (*report.breaks, *report.recompiles, *report.notes)}
+    assert code in seen, report
     after, cured = run(path, "after", False)
     assert (before, after) == (plain["before"], plain["after"])
     assert not cured.breaks and not [note for note in cured.notes if note.plain], cured

@@ -553,8 +553,8 @@ def test_gradients(stage, late, monkeypatch, caplog):
             f(theirs, [])[0].backward()
         torch.testing.assert_close(ours.grad, theirs.grad)
     assert seen == [0, 0]
-    told = len(warned(caplog, "WN607")) + len(warned(caplog, "WN606"))
-    assert told == (1 if failed else 0)
+    emitted = len(warned(caplog, "WN607")) + len(warned(caplog, "WN606"))
+    assert emitted == (1 if failed else 0)
 
 
 def _failing_backwards(monkeypatch: Any, error: Exception) -> list[int]:

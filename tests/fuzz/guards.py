@@ -140,13 +140,13 @@ def check(case: Case) -> str | None:
     roots, text = case.build()
     function = function_of(roots, text)
     run = jit(function, config=CONFIG)
-    told = ["as made"]
+    seen = ["as made"]
     for number in (-1, *case.changes):
         if number >= 0:
-            told.append(change(random.Random(f"{case.seed} change {number}"), roots))
+            seen.append(change(random.Random(f"{case.seed} change {number}"), roots))
         found = _one_call(run, function, roots)
         if found is not None:
-            return "\n".join([text, *told, found])
+            return "\n".join([text, *seen, found])
     return None
 
 

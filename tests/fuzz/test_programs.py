@@ -230,14 +230,14 @@ def test_what_is_said_of_two_outcomes():
 
     from .programs import _outcomes
 
-    def told(*outcome):
+    def described(*outcome):
         return Describer().describe([outcome])[1]
 
-    returned = told("returned", [torch.ones(2), {"a": 1}])
-    raised = told("raised", "ValueError", "bad\nvery")
+    returned = described("returned", [torch.ones(2), {"a": 1}])
+    raised = described("raised", "ValueError", "bad\nvery")
     assert _outcomes(returned, returned) is None
     assert _outcomes(returned, raised) == "returned, not raised ValueError bad"
-    assert _outcomes(raised, told("raised", "KeyError", "'a'")) == (
+    assert _outcomes(raised, described("raised", "KeyError", "'a'")) == (
         "raised ValueError bad, not raised KeyError 'a'"
     )
 
@@ -253,8 +253,8 @@ def test_an_unbound_local_has_the_same_lines_cold_and_warm():
 
     lines = []
     for _ in range(50):
-        with pytest.raises(UnboundLocalError) as told:
+        with pytest.raises(UnboundLocalError) as described:
             unbound(1)
-        lines.append(lines_of(told.value, __file__))
+        lines.append(lines_of(described.value, __file__))
     assert len(lines[0]) == 2
     assert all(found == lines[0] for found in lines)

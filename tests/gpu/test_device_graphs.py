@@ -30,7 +30,7 @@ def sunk(function, **options):
     return jit(function, config=JitConfig(exec_mode="sink", **options))
 
 
-def told(jitted):
+def reported(jitted):
     """Codes about graphs."""
     return {row.code for row in jitted.report().notes if row.code.startswith("FB33")}
 
@@ -61,7 +61,7 @@ def test_new_inputs_and_a_weight(graphs):
         kept.append((y, y.clone()))
         if call == 4:
             w.mul_(2)  # in place: seen by the replay
-    assert graphs.made == 1 and told(f) == set()
+    assert graphs.made == 1 and reported(f) == set()
     for y, then in kept:  # nobody writes into what was given before
         assert torch.equal(y, then)
 
@@ -74,7 +74,7 @@ def test_a_weight_elsewhere_is_recorded_anew(graphs):
         if call in (4, 7):
             w.data = rand(4, 4)
         same(f(x, w), affine(x, w))
-    assert graphs.made == 3 and told(f) == set()
+    assert graphs.made == 3 and reported(f) == set()
     other = rand(4, 4)
     same(f(x, other), affine(x, other))
 
@@ -102,7 +102,7 @@ def test_an_input_that_moves_is_copied(graphs):
             kept.append(x)
             x = rand(3, 4)
         same(f(x, w), affine(x, w))
-    assert graphs.made == 3 and told(f) == set()
+    assert graphs.made == 3 and reported(f) == set()
 
 
 @torch.no_grad()
@@ -195,7 +195,7 @@ def test_sizes_that_vary(graphs):
     for rows in range(10, 10 + cuda_graph.LAYOUTS):
         x = rand(rows, 4)
         same(f(x, w), affine(x, w))
-    assert told(f) == {"FB336"}
+    assert reported(f) == {"FB336"}
 
 
 @torch.no_grad()
@@ -456,7 +456,7 @@ def test_reasons(graphs, code, function, inputs):
         given = inputs()
         for one, other in zip(f(*given), function(*given), strict=True):
             same(one, other)
-    assert code in told(f), f.report()
+    assert code in reported(f), f.report()
 
 
 @torch.no_grad()
@@ -483,7 +483,7 @@ def test_a_recording_that_fails(graphs, error):
     for _ in range(6):
         x = rand(3, 4)
         same(f(x, w), affine(x, w))
-    assert graphs.made == 1 and told(f) == {"FB334"}
+    assert graphs.made == 1 and reported(f) == {"FB334"}
 
 
 @torch.no_grad()
@@ -493,7 +493,7 @@ def test_what_would_not_pay(graphs, monkeypatch):
     for _ in range(6):
         x = rand(3, 4)
         same(f(x, w), affine(x, w))
-    assert told(f) == {"FB335"}
+    assert reported(f) == {"FB335"}
 
 
 @torch.no_grad()
@@ -526,7 +526,7 @@ def test_on_the_processor_sink_means_what_it_meant():
     f = sunk(lambda x: x + 1)
     for _ in range(4):
         assert f(torch.ones(2)).tolist() == [2, 2]
-    assert told(f) == set()
+    assert reported(f) == set()
 
 
 def test_codes_are_in_the_table():

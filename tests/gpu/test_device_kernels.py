@@ -120,10 +120,10 @@ def check(name: str, size: str, layout: str, dtype: torch.dtype, device: Any) ->
     with torch.no_grad():
         compare(case.function, inputs, compiled)
         compare(case.function, inputs, compiled)
-    told = compiled.report()
-    assert told.graph_count >= 1, str(told)
+    seen = compiled.report()
+    assert seen.graph_count >= 1, str(seen)
     if torch.version.cuda is not None:
-        assert not [row for row in told.notes if row.code in ("FB303", "FB306", "FB319")], str(told)
+        assert not [row for row in seen.notes if row.code in ("FB303", "FB306", "FB319")], str(seen)
 
 
 NAMES = list(CASES)

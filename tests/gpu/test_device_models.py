@@ -40,8 +40,8 @@ def forward(bench, name, scale, device, mode, dtype=None):
             found, wanted = results(compiled(*inputs)), results(net(*inputs))
             assert [x.stride() for x in found] == [x.stride() for x in wanted]
             assert distance(found, wanted) < allowed
-    told = graftjit.report(compiled)
-    assert told.graph_count == 1 and told.break_count == 0, str(told)
+    seen = graftjit.report(compiled)
+    assert seen.graph_count == 1 and seen.break_count == 0, str(seen)
 
 
 def steps(bench, name, scale, device, mode):

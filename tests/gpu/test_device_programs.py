@@ -158,11 +158,11 @@ def test_the_report_names_what_runs_on_the_device(cuda_device):
     f = jit(work)
     given = pair(cuda_device)
     f(*given)
-    told = f.report()
-    assert told.graph_count == 1 and told.frames[0].operators == 5, str(told)
+    seen = f.report()
+    assert seen.graph_count == 1 and seen.frames[0].operators == 5, str(seen)
     if torch.version.cuda is not None:
-        assert sum(frame.kernels for frame in told.frames) >= 1, str(told)
-        assert "triton" in told.kernels[0].source or "tl." in told.kernels[0].source
+        assert sum(frame.kernels for frame in seen.frames) >= 1, str(seen)
+        assert "triton" in seen.kernels[0].source or "tl." in seen.kernels[0].source
 
 
 def test_in_place_and_views(cuda_device):

@@ -59,10 +59,10 @@ def test_the_faster_way_is_taken(races, fastest, monkeypatch):
     fast = graftjit.jit(_linear, config=O2)
     same(fast(*given), _linear(*given))
     assert races.seen == [2]
-    (told,) = graftjit.report(fast).schedules
-    assert (told.chosen == "library") == (fastest == 0) and not told.remembered
-    (told,) = (e for e in graftjit.report(fast).events if isinstance(e, Compiled))
-    assert told.library == 1 - fastest and told.kernels == 1
+    (emitted,) = graftjit.report(fast).schedules
+    assert (emitted.chosen == "library") == (fastest == 0) and not emitted.remembered
+    (emitted,) = (e for e in graftjit.report(fast).events if isinstance(e, Compiled))
+    assert emitted.library == 1 - fastest and emitted.kernels == 1
 
 
 def test_times_are_remembered(races):
@@ -71,8 +71,8 @@ def test_times_are_remembered(races):
         graftjit.reset()
         fast = graftjit.jit(_linear, config=O2)
         same(fast(*given), _linear(*given))
-    (told,) = graftjit.report(fast).schedules
-    assert told.remembered and len(races.seen) <= 1
+    (emitted,) = graftjit.report(fast).schedules
+    assert emitted.remembered and len(races.seen) <= 1
 
 
 def _softmax(x):
@@ -95,8 +95,8 @@ def test_tiles_are_chosen_by_measurement(races, monkeypatch):
         graftjit.reset()
         fast = graftjit.jit(_softmax, config=O2)
         same(fast(given), _softmax(given))
-        told = [one for one in graftjit.report(fast).schedules if "softmax" in one.name]
-        found[told[0].chosen] = sorted(planned[-1][1].texts)
+        emitted = [one for one in graftjit.report(fast).schedules if "softmax" in one.name]
+        found[emitted[0].chosen] = sorted(planned[-1][1].texts)
     assert len(found) == 2 and "default" in found, found
     one, other = found.values()
     assert one != other  # another text

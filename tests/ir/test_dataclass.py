@@ -86,13 +86,13 @@ _WAYS = [
 
 @pytest.mark.parametrize("way", range(len(_WAYS)))
 def test_as_the_standard_library(way):
-    def told(make):
+    def described(make):
         try:
             return repr(_WAYS[way](*_family(make)))
         except Exception as error:
             return type(error), str(error)
 
-    assert told(ours.dataclass) == told(dataclasses.dataclass)
+    assert described(ours.dataclass) == described(dataclasses.dataclass)
 
 
 @ours.dataclass(frozen=True, slots=True)

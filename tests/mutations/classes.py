@@ -852,12 +852,12 @@ def instance_check_added():
 
 @kind
 def class_property_lies():
-    told = Box(kind=int)
+    seen = Box(kind=int)
 
     class A:
         @property
         def __class__(self):
-            return told.kind
+            return seen.kind
 
     o = A()
 
@@ -865,9 +865,9 @@ def class_property_lies():
         return x + 1 if isinstance(o, int) else x - 1, o.__class__
 
     yield f, (X,)
-    told.kind = str
+    seen.kind = str
     yield
-    told.kind = int
+    seen.kind = int
     yield
 
 

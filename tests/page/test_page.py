@@ -394,8 +394,8 @@ def test_hostile_texts_are_texts(opened, tmp_path):
 def test_the_notebook_s_form_touches_nothing_around_it(opened, report, tmp_path):
     around = "<!doctype html><html data-ready><title>n</title><style>p{color:red}</style><p id=p>text</p><div>%s</div></html>"
     page = opened(around % report._repr_html_())
-    told = page.locator("div").first.text_content()
-    assert "93 %" in told and "torch.where" in told
+    seen = page.locator("div").first.text_content()
+    assert "93 %" in seen and "torch.where" in seen
     assert page.locator("script, style >> nth=1, link, img").count() == 0
     assert page.locator("#p").evaluate("e => getComputedStyle(e).color") == "rgb(255, 0, 0)"
     bad = hostile(str(tmp_path / "f.py"))._repr_html_()

@@ -71,8 +71,8 @@ def outcome(function: Any) -> Any:
         except Exception as error:
             lines = [(f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__)][1:]
             result = ("raised", type(error), str(error), lines)
-    told = [(str(w.message), w.category, w.filename, w.lineno) for w in warned]
-    return result, printed.getvalue(), told
+    emitted = [(str(w.message), w.category, w.filename, w.lineno) for w in warned]
+    return result, printed.getvalue(), emitted
 
 
 @pytest.mark.parametrize(("program", "codes"), PROGRAMS)
@@ -83,12 +83,12 @@ def test_programs(program: Any, codes: tuple[str, ...]) -> None:
     report = function.report()
     for found in outcomes[1:]:
         assert found == outcomes[0], report
-    told = {row.code: row for row in [*report.breaks, *report.notes]}
-    assert "PL205" not in told
+    emitted = {row.code: row for row in [*report.breaks, *report.notes]}
+    assert "PL205" not in emitted
     first, count = inspect.getsourcelines(program)[1], len(inspect.getsourcelines(program)[0])
     for code in codes:
-        assert code in told, report
-        assert told[code].line is not None and told[code].file == HERE
+        assert code in emitted, report
+        assert emitted[code].line is not None and emitted[code].file == HERE
 
 
 def callers(frame: Any) -> list[tuple[Any, ...]]:
@@ -648,12 +648,12 @@ def warnings_with_a_level(x):
 
 @looks("GB103")
 def a_warning_is_told_once_a_line(x):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as emitted:
         warnings.simplefilter("default")
         for step in range(3):
             warnings.warn("again")
             x = x + step
-    return [(str(w.message), w.lineno) for w in told], x
+    return [(str(w.message), w.lineno) for w in emitted], x
 
 
 # -- the library looks at names and lines --------------------------------------------------------------------

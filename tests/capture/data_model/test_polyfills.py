@@ -103,12 +103,12 @@ def test_groups_left_half_way():
     def fn(x):
         groups = it.groupby([1, 1, 1, 2, 2, 3])
         key, first = next(groups)
-        told = [key, next(first)]
+        emitted = [key, next(first)]
         key, second = next(groups)
-        told += [key, list(first), next(second), [k for k, _ in groups], list(second)]
+        emitted += [key, list(first), next(second), [k for k, _ in groups], list(second)]
         return (
             x + 1,
-            told,
+            emitted,
             list(it.groupby([])),
             [list(g) for _, g in it.groupby([float("nan")] * 2)],
         )
@@ -175,7 +175,7 @@ def test_deques():
         for i in range(4):
             e.append(x * i)
         e.extendleft([5, 6])
-        told = (
+        emitted = (
             list(d),
             d.pop(),
             d.popleft(),
@@ -188,7 +188,7 @@ def test_deques():
         )
         e[0] = x
         del e[1]
-        return told, sum(e), e, d
+        return emitted, sum(e), e, d
 
     return fn, (t(3),)
 
@@ -245,8 +245,8 @@ def test_heaps_bisection_and_counters():
         c = Counter("abca")
         c.update("ab")
         c["z"] += 2
-        told = heapq.heappop(h), h, bisect.bisect([1, 2, 3], 2), bisect.bisect_left([1, 2, 3], 2)
-        return x * c["a"], told, dict(c), c.most_common(1)
+        emitted = heapq.heappop(h), h, bisect.bisect([1, 2, 3], 2), bisect.bisect_left([1, 2, 3], 2)
+        return x * c["a"], emitted, dict(c), c.most_common(1)
 
     return fn, (t(3),)
 

@@ -307,14 +307,14 @@ def test_a_deprecated_function_of_torch_warns_at_its_callers_line_alone():
     def f(x):
         return x + torch.is_autocast_cpu_enabled()
 
-    told = []
+    emitted = []
     for run in (f, jit(f)):
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             found = [run(t(3)) for _ in range(3)]
-        told.append([(w.category, str(w.message), w.filename, w.lineno) for w in seen])
+        emitted.append([(w.category, str(w.message), w.filename, w.lineno) for w in seen])
         assert torch.equal(found[-1], f(t(3)))
-    assert told[0] == told[1] and len(told[0]) == 3
+    assert emitted[0] == emitted[1] and len(emitted[0]) == 3
 
 
 @agrees()

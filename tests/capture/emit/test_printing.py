@@ -146,10 +146,10 @@ def resume(code: types.CodeType, way: Any, cells: Any, *state: Any) -> Any:
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_the_text_runs_and_does_the_same(function: Any) -> None:
     jitted = graftjit.jit(function)  # it holds what the resume functions need
-    with watching.watch() as told:
+    with watching.watch() as emitted:
         wanted = outcome(jitted, globals())
     assert wanted == outcome(function, globals())
-    first = next(one for one in told if isinstance(one, watching.Published))
+    first = next(one for one in emitted if isinstance(one, watching.Published))
     assert first.code is function.__code__ and first.made.kind == "code"
     resumed = {id(tail): way for way, tail in first.resumes}
 
@@ -196,13 +196,13 @@ FACES = sorted((Path(__file__).parents[2] / "faces" / "programs").glob("*.py"))
 def test_replacement_code_of_the_documents_programs(path: Path) -> None:
     """And of the frames below them."""
     try:
-        with watching.watch() as told, contextlib.redirect_stdout(io.StringIO()):
+        with watching.watch() as emitted, contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(
                 str(path), init_globals={"MODE": graftjit.GRAPH_MODE}, run_name="program"
             )
     finally:
         reset_context()
-    for one in told:
+    for one in emitted:
         if isinstance(one, watching.Published):
             text = code_text(one)
             reads_as_python(text.replace("# in place of", "#"))

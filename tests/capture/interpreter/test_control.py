@@ -735,8 +735,8 @@ def test_comprehensions_with_cells():
         late = [lambda: i for i in range(3)]
         early = [lambda i=i: i for i in range(3)]
         both = {z: (lambda: i * z) for i in range(2) for z in range(2)}
-        told = [g() for g in late], [g() for g in early], [g() for g in both.values()]
-        return x + i, told, (lambda: i)()
+        seen = [g() for g in late], [g() for g in early], [g() for g in both.values()]
+        return x + i, seen, (lambda: i)()
 
     return fn, (torch.ones(2),)
 

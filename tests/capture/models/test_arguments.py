@@ -30,7 +30,7 @@ class Changes:
     __hash__ = None  # type: ignore[assignment]
 
 
-def told(call: Any, *args: Any, **kwargs: Any) -> Any:
+def outcome(call: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return call(*args, **kwargs)
     except (TypeError, ValueError, IndexError, RuntimeError, MemoryError, RecursionError) as error:
@@ -41,11 +41,11 @@ def told(call: Any, *args: Any, **kwargs: Any) -> Any:
 def test_iterators_with_arguments_that_python_refuses() -> tuple:
     def fn(x: Any) -> Any:
         y = x + 1
-        said = [told(itertools.combinations, "abc", -1)]
-        said.append(told(itertools.combinations_with_replacement, "abc", -1))
-        said.append(told(itertools.permutations, "abc", -1))
-        said.append(told(itertools.islice, "abc"))
-        said.append(told(itertools.repeat, 1, "2"))
+        said = [outcome(itertools.combinations, "abc", -1)]
+        said.append(outcome(itertools.combinations_with_replacement, "abc", -1))
+        said.append(outcome(itertools.permutations, "abc", -1))
+        said.append(outcome(itertools.islice, "abc"))
+        said.append(outcome(itertools.repeat, 1, "2"))
         return y * 2, said
 
     return fn, (torch.ones(2),)
@@ -68,8 +68,8 @@ def test_a_slice_whose_step_is_zero() -> tuple:
 def test_deques_with_arguments_that_python_refuses() -> tuple:
     def fn(x: Any) -> Any:
         y = x + 1
-        made = [told(collections.deque, "ab", 1, 2), told(collections.deque, "ab", wrong=1)]
-        return y * 2, made, told(collections.deque, "ab", iterable="c")
+        made = [outcome(collections.deque, "ab", 1, 2), outcome(collections.deque, "ab", wrong=1)]
+        return y * 2, made, outcome(collections.deque, "ab", iterable="c")
 
     return fn, (torch.ones(2),)
 
@@ -79,9 +79,9 @@ def test_a_deque_that_changes_while_it_is_searched() -> tuple:
     def fn(x: Any) -> Any:
         y = x + 1
         d: Any = collections.deque([1, 2])
-        first = told(d.count, Changes(d))
+        first = outcome(d.count, Changes(d))
         d = collections.deque([1, 2])
-        second = told(d.__contains__, Changes(d))
+        second = outcome(d.__contains__, Changes(d))
         return y * 2, first, second, [2, 1, 2].count(2), 2 in collections.deque([1, 2])
 
     return fn, (torch.ones(2),)
@@ -134,7 +134,7 @@ def test_data_deeper_than_the_stack(depth: int) -> None:
         nested: Any = []
         for _ in range(depth):
             nested = [nested]
-        return y * 2, told(repr, nested), nested
+        return y * 2, outcome(repr, nested), nested
 
     plain, compiled = fn(torch.ones(2)), jit(fn)(torch.ones(2))
     assert plain[1] == compiled[1]  # "RecursionError" but where C has room for more (Python 3.13)

@@ -61,7 +61,7 @@ def caught(body):
     return frame
 
 
-def told(fn):
+def outcome(fn):
     LOG.clear()
     try:
         result = repr(fn(torch.ones(3)))
@@ -659,10 +659,10 @@ cases(
 @pytest.mark.parametrize("way", [bare, caught])
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_is_what_it_stands_for(name, way):
-    wanted = told(way(CASES[name]))
+    wanted = outcome(way(CASES[name]))
     compiled = jit(way(CASES[name]))
     for _ in range(3):
-        assert told(compiled) == wanted, compiled.report()
+        assert outcome(compiled) == wanted, compiled.report()
     report = compiled.report()
     assert "PL205" not in [row.code for row in [*report.breaks, *report.notes]], report
 

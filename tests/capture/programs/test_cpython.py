@@ -18,57 +18,57 @@ from ..harness import agrees, t
 
 
 class Hashed:
-    """A key whose hash and equality are the program's, and are told."""
+    """A key whose hash and equality are the program's, and are noticed."""
 
-    def __init__(self, number, told):
-        self.number, self.told = number, told
+    def __init__(self, number, noticed):
+        self.number, self.noticed = number, noticed
 
     def __hash__(self):
-        self.told.append("hash")
+        self.noticed.append("hash")
         return self.number
 
     def __eq__(self, other):
-        self.told.append("eq")
+        self.noticed.append("eq")
         return self is other
 
 
 # -- dicts -------------------------------------------------------------------------------------------------
 @agrees(calls=2)
 def test_ordered_dict_is_written_and_then_found_to_have_keys_of_a_class():
-    told = []
-    key = Hashed(1, told)
-    held = collections.OrderedDict([(key, 1), (Hashed(1, told), 2)])
+    noticed = []
+    key = Hashed(1, noticed)
+    held = collections.OrderedDict([(key, 1), (Hashed(1, noticed), 2)])
 
     def f(x):
         held["after"] = x + 1
         held.pop(key, None)
-        return x * 2, list(held.values()), len(told)
+        return x * 2, list(held.values()), len(noticed)
 
-    return f, (t(2),), [lambda: told.clear()]
+    return f, (t(2),), [lambda: noticed.clear()]
 
 
 @agrees()
 def test_ordered_dict_that_gets_a_key_of_a_class_is_not_asked_by_guards():
-    told = []
+    noticed = []
     held = collections.OrderedDict(a=1, b=2)
 
     def f(x):
-        before = list(told)
+        before = list(noticed)
         return x + 1, before, list(held.values())
 
     def another(key):
         del held["a" if "a" in held else next(iter(held))]
         held[key] = 3
-        told.clear()
+        noticed.clear()
 
-    steps = [lambda: another("c"), lambda: another("b") or another(Hashed(1, told))]
+    steps = [lambda: another("c"), lambda: another("b") or another(Hashed(1, noticed))]
     return f, (t(2),), steps
 
 
 @agrees(calls=2)
 def test_ordered_dict_whose_key_has_another_hash_by_now():
-    told = []
-    key = Hashed(1, told)
+    noticed = []
+    key = Hashed(1, noticed)
     held = collections.OrderedDict([(key, 1)])
 
     def f(x):
@@ -86,11 +86,11 @@ def test_ordered_dict_whose_key_has_another_hash_by_now():
 
 @agrees(calls=2)
 def test_fromkeys_of_a_class_that_makes_its_instances_itself():
-    told = []
+    noticed = []
 
     class Kept(dict):
         def __new__(cls):
-            told.append("made")
+            noticed.append("made")
             return held
 
     held = {}
@@ -99,9 +99,9 @@ def test_fromkeys_of_a_class_that_makes_its_instances_itself():
         nonlocal held
         held = {i: i for i in range(3)}
         made = Kept.fromkeys(["a"])
-        return x + 1, made, made is held, list(told)
+        return x + 1, made, made is held, list(noticed)
 
-    return f, (t(2),), [lambda: told.clear()]
+    return f, (t(2),), [lambda: noticed.clear()]
 
 
 @agrees(codes=())
@@ -148,18 +148,18 @@ def test_merged_with_an_ordered_dict():
 # -- classes -----------------------------------------------------------------------------------------------
 @agrees(calls=2)
 def test_abstract_class_with_a_hook_of_the_programs():
-    told = []
+    noticed = []
 
     class Abstract(abc.ABC):
         @classmethod
         def __subclasshook__(cls, other):
-            told.append(other.__name__)
+            noticed.append(other.__name__)
             return hasattr(other, "mark") or NotImplemented
 
     class Derived(collections.abc.Sized):
         @classmethod
         def __subclasshook__(cls, other):
-            told.append("derived")
+            noticed.append("derived")
             return NotImplemented
 
     class One:
@@ -177,7 +177,7 @@ def test_abstract_class_with_a_hook_of_the_programs():
             isinstance(one, Abstract),
             issubclass(Two, Abstract),
             isinstance(two, collections.abc.Sized),
-            told,
+            noticed,
             Derived.__name__,  # which keeps it alive
         )
 
@@ -261,7 +261,7 @@ def test_super_finds_a_static_method_of_a_metaclass():
             return super().__new__(mcls, name, bases, ns)
 
         @staticmethod
-        def told(x):
+        def noticed(x):
             return x * 2
 
     class Derived(Meta):
@@ -269,15 +269,15 @@ def test_super_finds_a_static_method_of_a_metaclass():
             made.append("Derived")
             return super().__new__(mcls, name, bases, ns)
 
-        def told(cls, x):
-            y = super().told
+        def noticed(cls, x):
+            y = super().noticed
             print(y.__name__)
             return y(x)
 
     def f(x):
         made.clear()
         cls = types.new_class("B", (), {"metaclass": Derived})
-        return x + 1, list(made), type(cls).__name__, cls.told(x)
+        return x + 1, list(made), type(cls).__name__, cls.noticed(x)
 
     return f, (t(2),)
 
@@ -289,20 +289,20 @@ def test_names_beside_keys_with_an_equality():
             return hash("attr")
 
         def __eq__(self, other):
-            told.append(other)
+            noticed.append(other)
             return False
 
     class Base:
         attr = 5
 
-    told = []
+    noticed = []
 
     def f(x):
         derived, held = type("Derived", (Base,), {Key(): 1}), Base()
         held.__dict__[Key()] = 2
         found = x + 1, derived.attr, held.attr
         held.attr = 3
-        return found, held.attr, len(told) > 0
+        return found, held.attr, len(noticed) > 0
 
     return f, (t(2),)
 
@@ -473,33 +473,33 @@ def test_tee_of_tee_and_of_what_copies_itself():
 
 @agrees(codes=())
 def test_lengths_that_lists_ask_for():
-    told = []
+    noticed = []
 
     class Sized:
         def __init__(self, fails):
             self.fails = fails
 
         def __iter__(self):
-            told.append("iter")
+            noticed.append("iter")
             return iter((1, 2))
 
         def __len__(self):
-            told.append("len")
+            noticed.append("len")
             if self.fails:
                 raise TypeError
             return 2
 
         def __length_hint__(self):
-            told.append("hint")
+            noticed.append("hint")
             return NotImplemented
 
     def f(x, of):
-        told.clear()
+        noticed.clear()
         made = [*of], list(of), tuple(of), sorted(of), (*of,), max(of), sum(of)
         first, *rest = of
         made[0].extend(of)
         made[0].extend(iter(of))
-        return x + 1, made, rest, told
+        return x + 1, made, rest, noticed
 
     return f, (t(2), Sized(False)), [lambda: (t(2), Sized(True))]
 

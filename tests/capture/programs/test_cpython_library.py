@@ -53,26 +53,26 @@ def traced(x):
 
 @agrees(graphs=0)
 def test_a_tracer_is_told_of_no_call_for_the_frame_that_sets_it():
-    told = Told()
+    seen = Told()
 
     def f(x):
         y = x + 1
         before = sys.gettrace()
-        sys.settrace(told.trace)
+        sys.settrace(seen.trace)
         z = traced(2)
         sys.settrace(before)
-        return y * z, told.taken()
+        return y * z, seen.taken()
 
     return f, (t(3),)
 
 
 @agrees(graphs=0)
 def test_a_profiler_is_told_of_one_return_of_the_frame_that_sets_it():
-    told = Told()
+    seen = Told()
 
     def f(x):
         y = x + 1
-        sys.setprofile(told.profile)
+        sys.setprofile(seen.profile)
         try:
             return y * traced(2)
         finally:
@@ -81,18 +81,18 @@ def test_a_profiler_is_told_of_one_return_of_the_frame_that_sets_it():
     def g(x):
         y = f(x)
         sys.setprofile(None)
-        return y * 2, told.taken()
+        return y * 2, seen.taken()
 
     return g, (t(3),)
 
 
 @agrees(graphs=0)
 def test_a_tracer_that_a_callee_sets_under_another_name():
-    told = Told()
+    seen = Told()
 
     def begin():
         before = sys.gettrace()
-        set_tracer(told.trace)
+        set_tracer(seen.trace)
         return before
 
     def f(x):
@@ -100,23 +100,23 @@ def test_a_tracer_that_a_callee_sets_under_another_name():
         before = begin()
         z = traced(2)
         set_tracer(before)
-        return y * z, told.taken()
+        return y * z, seen.taken()
 
     return f, (t(3),)
 
 
 @agrees()
 def test_a_tracer_of_threads_to_come():
-    told = Told()
+    seen = Told()
 
     def f(x):
         y = x + 1
-        threading.settrace(told.trace)
+        threading.settrace(seen.trace)
         thread = threading.Thread(target=traced, args=(2,))
         thread.start()
         thread.join()
         threading.settrace(None)
-        return y * 2, [row for row in told.taken() if row[1] == "traced"]
+        return y * 2, [row for row in seen.taken() if row[1] == "traced"]
 
     return f, (t(3),)
 
@@ -187,14 +187,14 @@ def lambda_of_text():
 
 @agrees()
 def test_a_function_whose_end_is_told_ends_where_the_frame_drops_it():
-    told = []
+    seen = []
 
     def f(x):
         y = x + 1
         made = lambda_of_text()
-        weakref.finalize(made, told.append, "ended")
+        weakref.finalize(made, seen.append, "ended")
         del made
-        return y * 2, len(told)
+        return y * 2, len(seen)
 
     return f, (t(3),)
 

@@ -139,14 +139,14 @@ class Vague:
 @agrees()
 def test_what_special_methods_give_is_asked_for():
     def f(x, *gives):
-        told = []
+        emitted = []
         for given in gives:
             for asked in (len, hash, int, float, str, repr, format, iter):
                 try:
-                    told.append(asked(Vague(given)) * 1)
+                    emitted.append(asked(Vague(given)) * 1)
                 except (TypeError, ValueError) as error:
-                    told.append(str(error))
-        return x + 1, told
+                    emitted.append(str(error))
+        return x + 1, emitted
 
     return f, (torch.ones(2), None, True, -1, 3, "a", 2.5, 1 << 70)
 
@@ -159,17 +159,17 @@ class Summed(dict):
 @agrees()
 def test_builtins_called_with_arguments_that_they_do_not_take():
     def f(x):
-        told = []
+        emitted = []
         for call in (
             lambda: Summed(a=x).total(), lambda: Summed(a=1).first(), lambda: len(), lambda: len([], 1), lambda: abs(1, x=2),
             lambda: isinstance(1), lambda: [].__len__(3), lambda: {}.__getitem__(), lambda: sorted(), lambda: sum(),
             lambda: getattr(), lambda: next(), lambda: range(), lambda: list([1], [2]), lambda: getattr(1),
         ):  # fmt: skip
             try:
-                told.append(call())
+                emitted.append(call())
             except TypeError as error:
-                told.append(str(error))
-        return x + 1, told
+                emitted.append(str(error))
+        return x + 1, emitted
 
     return f, (torch.ones(2),)
 
@@ -202,22 +202,22 @@ def test_empty_cells_are_those_of_locals():
         z = x
         if way == 0:
             y = x + 1
-        told = []
+        emitted = []
         for n in range(3):
             print("a break")
             try:
                 if n == 0:
-                    told.append(read())
+                    emitted.append(read())
                 elif n == 1:
-                    told.append(y)
+                    emitted.append(y)
                 else:
                     gone()
                     print(z)
             except NameError as error:
-                told.append((type(error).__name__, str(error)))
+                emitted.append((type(error).__name__, str(error)))
         if way == 2:
             del y
-        return x + 1, told, y
+        return x + 1, emitted, y
 
     return f, (torch.ones(2), 0), [lambda: (torch.ones(2), 1), lambda: (torch.ones(2), 2)]
 
@@ -240,19 +240,19 @@ def test_objects_without_a_dict_refuse_what_is_no_slot():
     old = Slotted()
 
     def f(x, *names):
-        new, told = Slotted(), []
+        new, emitted = Slotted(), []
         for o in (new, old):
             for name in names:
                 try:
                     setattr(o, name, x + 1)
-                    told.append(o.w)
+                    emitted.append(o.w)
                 except AttributeError as error:
-                    told.append((str(error), error.name, error.obj is o))
+                    emitted.append((str(error), error.name, error.obj is o))
                 try:
                     delattr(o, name)
                 except AttributeError as error:
-                    told.append(str(error))
-        return told
+                    emitted.append(str(error))
+        return emitted
 
     return f, (torch.ones(2), "w", "kind", "read", "call", "none")
 
@@ -322,20 +322,20 @@ def test_what_iter_gives_is_an_iterator():
     """The first step of the loop raised it, in other words."""
 
     def f(x, *gives):
-        told = []
+        emitted = []
         for what in gives:
             try:
                 for each in Gives(what):
-                    told.append(each)
+                    emitted.append(each)
             except TypeError as error:
-                told.append(str(error))
+                emitted.append(str(error))
             try:
                 made = iter(Gives(what))
-                told.append("made")
-                told.append(next(made))
+                emitted.append("made")
+                emitted.append(next(made))
             except TypeError as error:
-                told.append(str(error))
-        return x + 1, told
+                emitted.append(str(error))
+        return x + 1, emitted
 
     things = "self", 3, None, [1], iter([1, 2]), torch.ones(2), {1: 2}, NoneNext()
     return f, (torch.ones(2), *things)

@@ -341,8 +341,8 @@ def test_modes_in_force_are_told():
     for mode in (Count, Log, Count):
         with mode():
             assert torch.equal(f(t(3)), t(3) * 2 + 1)
-    told = [row.reason for row in f.report().notes if row.code == "PL209"]
-    assert len(told) == 2 and told[0].endswith("Count") and told[1].endswith("Log")
+    seen = [row.reason for row in f.report().notes if row.code == "PL209"]
+    assert len(seen) == 2 and seen[0].endswith("Count") and seen[1].endswith("Log")
     assert f.report().graph_count == 1
 
 

@@ -885,14 +885,14 @@ def test_memory_of_an_array_cannot_be_resized():
         b = torch.from_numpy(np.ones(2, dtype=np.float32))
         b.add_(n)
         print(n)
-        told = []
+        emitted = []
         for one in (a, b):
-            told.append(one.untyped_storage().resizable())
+            emitted.append(one.untyped_storage().resizable())
             try:
                 one.resize_(7)
             except RuntimeError as error:
-                told.append(str(error))
-        return told, (x + 1).untyped_storage().resizable()
+                emitted.append(str(error))
+        return emitted, (x + 1).untyped_storage().resizable()
 
     return f, (t(2), 2)
 

@@ -629,9 +629,9 @@ def test_nested_tensors_are_a_named_break():
                 found, wanted = run(torch.ones(3), last), function(torch.ones(3), last)
                 torch.testing.assert_close(found, wanted)
             notes = [*run.report().breaks, *run.report().notes]
-            told = {(note.code, note.reason) for note in notes}
-            assert any(code == "FB304" and "nested" in reason for code, reason in told)
-            assert not {code for code, _ in told} & {"PL205", "GB108"}
+            seen = {(note.code, note.reason) for note in notes}
+            assert any(code == "FB304" and "nested" in reason for code, reason in seen)
+            assert not {code for code, _ in seen} & {"PL205", "GB108"}
 
 
 @agrees(codes=())

@@ -280,14 +280,14 @@ def top(x: int) -> float:
 def test_wraps():
     def fn(x):
         made = wrapping(wrapping(top))
-        told = (
+        emitted = (
             made.__name__,
             made.__qualname__,
             made.__module__,
             made.__doc__,
             made.__annotations__,
         )
-        return made(x), told, made.__wrapped__.__wrapped__ is top, wrapping(torch.sin).__name__
+        return made(x), emitted, made.__wrapped__.__wrapped__ is top, wrapping(torch.sin).__name__
 
     return fn, (t(3),)
 
@@ -378,7 +378,7 @@ def test_a_mode_sees_what_torch_tells_it():
         with Log(out):
             y = x + 1
             z = torch.nn.functional.relu(y).sum()
-            told = (
+            emitted = (
                 y.shape,
                 y.size(0),
                 y.dim(),
@@ -388,7 +388,7 @@ def test_a_mode_sees_what_torch_tells_it():
                 y.requires_grad,
                 y[1:, None],
             )
-        return z, told, x * 2
+        return z, emitted, x * 2
 
     return fn, (t(3), [])
 

@@ -56,9 +56,9 @@ PROGRAMS: list[tuple[str, Callable[..., Any], tuple[str, str]]] = [
 @pytest.mark.parametrize(("code", "program", "pair"), PROGRAMS, ids=[row[0] for row in PROGRAMS])
 def test_the_reason_is_told(code: str, program: Any, pair: tuple[str, str]) -> None:
     compiled = compile_graph(trace(program, normal(256, 256)))
-    told = {(step.name, one.neighbour): one for step in compiled.steps for one in step.unfused}
-    assert told[pair].code == code, str(told)
-    assert told[pair].why == NOT_FUSED[code] and told[pair].why.startswith(CODES[code].title)
+    seen = {(step.name, one.neighbour): one for step in compiled.steps for one in step.unfused}
+    assert seen[pair].code == code, str(seen)
+    assert seen[pair].why == NOT_FUSED[code] and seen[pair].why.startswith(CODES[code].title)
 
 
 def test_memory_is_a_reason() -> None:
@@ -78,8 +78,8 @@ def test_what_may_raise_and_what_writes_are_apart() -> None:
     """NF706: an index that may be out of range, beside a write into an input."""
     fast = graftjit.jit(into_an_input)
     fast(torch.randn(3, 64), torch.randn(64, 64), torch.tensor([1, 2, 3]))
-    told = [one for kernel in graftjit.report(fast).kernels for one in kernel.unfused]
-    assert "NF706" in {one.code for one in told}, str(graftjit.report(fast).kernels)
+    seen = [one for kernel in graftjit.report(fast).kernels for one in kernel.unfused]
+    assert "NF706" in {one.code for one in seen}, str(graftjit.report(fast).kernels)
 
 
 def test_steps_that_are_one_say_nothing() -> None:

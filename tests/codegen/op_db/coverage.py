@@ -95,8 +95,8 @@ def row(info: Any) -> str:
                 kinds[kind] += 1
                 left.update(dict.fromkeys(name.removeprefix("aten.") for name in library))
     names = ", ".join(left)
-    told = "" if dtype == torch.float32 else short(dtype)
-    return f"| {name_of(info)} | {told} | {', '.join(sorted(kinds)) or 'no sample'} | {names} |"
+    seen = "" if dtype == torch.float32 else short(dtype)
+    return f"| {name_of(info)} | {seen} | {', '.join(sorted(kinds)) or 'no sample'} | {names} |"
 
 
 def table() -> str:
@@ -104,9 +104,9 @@ def table() -> str:
     counts = Counter(line.split("|")[3].strip() for line in rows)
     summary = "; ".join(f"{kind}: {count}" for kind, count in counts.most_common())
     head = "| operator | of | becomes | ATen operators left |\n|---|---|---|---|\n"
-    told = f"{len(rows)} operators. {summary}."
+    seen = f"{len(rows)} operators. {summary}."
     parts = (
-        HEAD + told,
+        HEAD + seen,
         raising(),
         SWEPT + tally.table(),
         "## By operator\n\n" + head + "\n".join(rows),

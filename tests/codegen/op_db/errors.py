@@ -101,8 +101,8 @@ def samples(info: Any, most: int) -> Iterator[tuple[str, str]]:
             yield short(dtype), f"dropped: {ours[:300]} IN PLACE OF nothing"
         for number, (case, said) in enumerate(zip(cases, plain, strict=True)):
             if said != "nothing":
-                for told in beside_eager(info.op, *case):
-                    yield f"{short(dtype)} {number}", told
+                for emitted in beside_eager(info.op, *case):
+                    yield f"{short(dtype)} {number}", emitted
 
 
 def spoiled(info: Any, most: int) -> Iterator[tuple[str, str]]:
@@ -123,8 +123,8 @@ def spoiled(info: Any, most: int) -> Iterator[tuple[str, str]]:
                     )
                 except (RuntimeError, NotImplementedError):
                     continue
-                for told in beside_eager(info.op, *case):
-                    yield f"{short(dtype)} {number} {name} in {which}", told
+                for emitted in beside_eager(info.op, *case):
+                    yield f"{short(dtype)} {number} {name} in {which}", emitted
 
 
 def differences(info: Any, most: int = MOST, spoil: bool = False) -> Iterator[tuple[str, str]]:

@@ -43,8 +43,8 @@ def table(file: Path = FILE) -> str:
         pieces.setdefault(key, Counter())[f"{share.split('/')[1]} seed {seed}"] += 1
     lines = []
     for key, count in sums.items():
-        told = ", ".join(f"{n}/{of}" for of, n in pieces[key].items())
+        emitted = ", ".join(f"{n}/{of}" for of, n in pieces[key].items())
         found = " | ".join(str(count[state]) for state in STATES)
-        lines.append(f"| {' | '.join(key)} | {told} | {found} |\n")
+        lines.append(f"| {' | '.join(key)} | {emitted} | {found} |\n")
     names = ("dtype", "way", "samples", "operators", *STATES)
     return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n" + "".join(lines)

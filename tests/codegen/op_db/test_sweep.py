@@ -102,7 +102,9 @@ def test_numbers_that_some_operators_refuse() -> None:
 
 
 def _hold(chosen: list[Any], differences: Any) -> None:
-    wrong = [f"{name_of(i)} {where}: {told}" for i in chosen for where, told in differences(i)]
+    wrong = [
+        f"{name_of(i)} {where}: {emitted}" for i in chosen for where, emitted in differences(i)
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -136,9 +138,9 @@ def test_the_table_has_what_is_needed_and_no_more() -> None:
 
 def test_the_table_of_operators_is_true() -> None:
     lines = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8").splitlines()
-    told = {line for line in lines if line.startswith("| ")}
+    emitted = {line for line in lines if line.startswith("| ")}
     assert "\n".join(raising().splitlines()) in "\n".join(lines), "write docs/operators.md anew"
     chosen = [info for info in infos() if not info.name.startswith(SLOW)]
     rows = [row(info) for info in random.Random(SEED).sample(chosen, 120)]
-    wrong = [line for line in rows if line not in told]
+    wrong = [line for line in rows if line not in emitted]
     assert not wrong, "write docs/operators.md anew:\n" + "\n".join(wrong)

@@ -69,8 +69,8 @@ def _outcome(case: cases.Case, worker: Worker) -> run.Outcome:
         return run.Outcome(case, "declined", str(error))
     except Exception as error:  # any failure is the case's outcome
         said = str(error).strip().splitlines() or [""]
-        told = next((line for line in reversed(said) if "Error" in line), said[0])
-        return run.Outcome(case, "differs", f"raises {type(error).__name__}: {told[:300]}")
+        emitted = next((line for line in reversed(said) if "Error" in line), said[0])
+        return run.Outcome(case, "differs", f"raises {type(error).__name__}: {emitted[:300]}")
     row = run.entry(case.name, case.dtype)
     folded = not run.pointwise(made.plan) or (row is not None and row.what == "weigh")
     # libdevice is numpy in the interpreter, whose functions err by some units in the last place
@@ -119,8 +119,8 @@ def main() -> int:
                 if one.state == "declined":
                     declined[f"{one.case.name}: {one.said}"] += 1
     print(dict(seen), f"{kernels} kernels")
-    for told, count in sorted(declined.items()):
-        print(f"declined {count} of {told}")
+    for emitted, count in sorted(declined.items()):
+        print(f"declined {count} of {emitted}")
     return bool(seen["differs"])
 
 

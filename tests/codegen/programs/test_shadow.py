@@ -184,7 +184,7 @@ def test_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.__name__)
 def test_a_right_run_is_as_without(world: Callable[[], Made]) -> None:
     """Values, inputs, versions, gradients and the generator's state, over three calls."""
-    told = []
+    emitted = []
     for make in (lambda f: f, graftjit.jit):
         torch.manual_seed(0)
         f, given = world()
@@ -195,8 +195,8 @@ def test_a_right_run_is_as_without(world: Callable[[], Made]) -> None:
             seen += [one.detach().clone() for one in given]
             seen += [one._version for one in given] + [one.grad is None for one in given]
             seen.append(torch.get_rng_state())
-        told.append(seen)
-    for ours, theirs in zip(*told, strict=True):
+        emitted.append(seen)
+    for ours, theirs in zip(*emitted, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

@@ -73,8 +73,8 @@ def test_each_step_is_told_with_what_it_moves_and_computes() -> None:
 def test_lines_are_those_of_the_program_the_heaviest_operator_first() -> None:
     made = _net()
     first = net.__code__.co_firstlineno
-    told = [[where.line - first for where in step.lines] for step in made.steps]
-    assert told[0] == [1] and told[1][0] == 2 and set(told[1]) == {2, 3} and told[2] == [3]
+    seen = [[where.line - first for where in step.lines] for step in made.steps]
+    assert seen[0] == [1] and seen[1][0] == 2 and set(seen[1]) == {2, 3} and seen[2] == [3]
 
 
 def test_a_warm_start_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +102,8 @@ def test_the_sketch_has_no_tensor_and_every_node_its_step() -> None:
     assert all(node.target is None for node in made.sketch._graph.nodes if node.op == "constant")
     assert nodes["output"].inputs == (graph.outputs[0].name,)
     for node in graph.nodes:
-        told = nodes[node.name]
-        assert told.type == type_text(node.meta) and told.where == node.where
+        seen = nodes[node.name]
+        assert seen.type == type_text(node.meta) and seen.where == node.where
     computed = [node for node in made.sketch.nodes if node.op.startswith(("aten.mul", "aten.relu"))]
     assert [node.step for node in computed] == ["k0_relu"] * 2
     assert made.sketch.text == graph.text()
@@ -136,15 +136,15 @@ def test_run_times_reach_the_report_for_forward_and_backward() -> None:
     x, w = torch.randn(64, 128), torch.randn(128, 32, requires_grad=True)
     for _ in range(30):
         loss(x, w).backward()
-    told = graftjit.report(loss)
-    assert {graph.part for graph in told.graphs} == {"forward", "backward"}
-    for graph in {kernel.graph for kernel in told.kernels}:
-        mine = [kernel for kernel in told.kernels if kernel.graph == graph]
+    seen = graftjit.report(loss)
+    assert {graph.part for graph in seen.graphs} == {"forward", "backward"}
+    for graph in {kernel.graph for kernel in seen.kernels}:
+        mine = [kernel for kernel in seen.kernels if kernel.graph == graph]
         assert any(kernel.samples >= 4 and kernel.seconds > 0 for kernel in mine), str(mine)
-    assert all(kernel.source for kernel in told.kernels if kernel.kind == "kernel")
-    (frame,) = told.frames
+    assert all(kernel.source for kernel in seen.kernels if kernel.kind == "kernel")
+    (frame,) = seen.frames
     assert frame.samples >= 4 and frame.seconds_a_call > 0 and 0 < frame.compiled_share <= 1
-    assert any(entry.guard_seconds > 0 for entry in told.entries)
+    assert any(entry.guard_seconds > 0 for entry in seen.entries)
 
 
 def test_run_times_are_sampled_under_check_as_well() -> None:
@@ -182,18 +182,18 @@ def test_lines_are_of_the_program_and_not_of_the_modules_of_torch_that_it_calls(
     net_lines, own_lines = (one.forward.__code__.co_firstlineno for one in (_Net, _Own))
     fast = graftjit.compile(net)
     fast(torch.randn(4, 16)).sum().backward()
-    told = graftjit.report(fast)
+    seen = graftjit.report(fast)
     ops = {
         (node.op, graph.part): node.line
-        for graph in told.graphs
+        for graph in seen.graphs
         for node in graph.nodes
         if node.op.startswith("aten.")
     }
-    assert {record.file for kernel in told.kernels for record in kernel.lines} == {__file__}
+    assert {record.file for kernel in seen.kernels for record in kernel.lines} == {__file__}
     assert ops["aten.addmm.default", "forward"] == net_lines + 1
     assert ops["aten.native_layer_norm.default", "forward"] == net_lines + 2
     assert ops["aten.sin.default", "forward"] == own_lines + 1
     # What autograd computes is told at the line whose gradient it is.
-    back = {node.line for graph in told.graphs if graph.part == "backward" for node in graph.nodes}
+    back = {node.line for graph in seen.graphs if graph.part == "backward" for node in graph.nodes}
     assert {net_lines + 1, net_lines + 2, own_lines + 1} <= back
     assert ops["aten.mm.default", "backward"] == net_lines + 1

@@ -1,4 +1,4 @@
-"""Graphs on cuda: which steps they become, on which device, what stays ATen's and who is told; values by the interpreter."""
+"""Graphs on cuda: which steps they become, on which device, what stays ATen's and who is described; values by the interpreter."""
 
 from __future__ import annotations
 
@@ -324,12 +324,12 @@ OPEN = {
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_open_sizes(worker, told, name):
+def test_open_sizes(worker, described, name):
     fn, make, dims = OPEN[name]
     found = check_open(
         fn, make, dims, [7, 12, 3, 33], library=None, compiled=lambda graph: Open(graph, worker)
     )
-    assert found.made.launches and not codes(told)
+    assert found.made.launches and not codes(described)
     assert any(step.numbers for step in found.made.launches)
     assert all(len(step.kinds) == len(step.numbers) for step in found.made.launches)
 
@@ -338,17 +338,17 @@ def test_open_sizes(worker, told, name):
 
 
 @pytest.fixture
-def told(monkeypatch):
+def described(monkeypatch):
     found = []
     monkeypatch.setattr(SESSION, "emit", lambda event, key=None: found.append(event))
     return found
 
 
-def codes(told):
-    return [event.code for event in told if hasattr(event, "code")]
+def codes(described):
+    return [event.code for event in described if hasattr(event, "code")]
 
 
-def test_what_the_renderer_declines_is_atens_and_told(monkeypatch, told, worker):
+def test_what_the_renderer_declines_is_atens_and_told(monkeypatch, described, worker):
     plain = triton.render
 
     def picky(nest, **more):
@@ -361,19 +361,19 @@ def test_what_the_renderer_declines_is_atens_and_told(monkeypatch, told, worker)
     fn = lambda x, w: (torch.tanh(x) + 1, torch.softmax(x @ w, -1), torch.cat([x.tanh() * 3, x], 1))  # noqa: E731
     made = written(fn, x, w)
     assert "aten.tanh.default" in made.aten and len(made.launches) >= 1
-    (event,) = {event.reason for event in told if event.code == "FB318"}
+    (event,) = {event.reason for event in described if event.code == "FB318"}
     assert "no tanh today" in event
     for ours, theirs in zip(Machine(worker).run(made, x, w), fn(x, w), strict=True):
         assert not differs(ours, theirs)
 
 
-def test_a_renderer_that_declines_all_leaves_aten(monkeypatch, told):
+def test_a_renderer_that_declines_all_leaves_aten(monkeypatch, described):
     def none(nest, **_more):
         raise KeyError("nothing")
 
     monkeypatch.setattr(triton, "render", none)
     made = written(both_devices, normal(4, 4), normal(4, 4), normal(4, 4))
-    assert not made.launches and "FB318" in codes(told)
+    assert not made.launches and "FB318" in codes(described)
 
 
 # --- no kernels for the GPU at all ----------------------------------------------------------------------------
@@ -403,22 +403,22 @@ def warned(monkeypatch):
     return found
 
 
-def test_without_triton_or_a_driver_the_gpus_part_is_atens(monkeypatch, told, warned):
+def test_without_triton_or_a_driver_the_gpus_part_is_atens(monkeypatch, described, warned):
     monkeypatch.setattr(gpus, "why_not", lambda found: "triton is not installed")
     made = planned._planned(mixed())
     assert [k.device.type for k in made.made.kernels] == ["cpu"] and made.gpu is None
-    assert codes(told) == ["FB319"] and [code for code, _text in warned] == ["WN608"]
+    assert codes(described) == ["FB319"] and [code for code, _text in warned] == ["WN608"]
     assert {str(s.target) for s in made.made.steps if not hasattr(s, "nest")} >= {
         "aten.mm.default",
         "aten.relu.default",
     }
 
 
-def test_a_compiler_that_fails_leaves_the_gpus_part_to_aten(monkeypatch, told, warned):
+def test_a_compiler_that_fails_leaves_the_gpus_part_to_aten(monkeypatch, described, warned):
     monkeypatch.setattr(gpus, "why_not", lambda found: "")
     monkeypatch.setattr(gpu_plan, "world", lambda device: H100)
     made = planned._planned(mixed())
-    assert [k.device.type for k in made.made.kernels].count("cuda") == 2 and not codes(told)
+    assert [k.device.type for k in made.made.kernels].count("cuda") == 2 and not codes(described)
 
     def fails(*_args):
         raise BuildError("ptxas is not there")
@@ -428,7 +428,7 @@ def test_a_compiler_that_fails_leaves_the_gpus_part_to_aten(monkeypatch, told, w
         built = planned._built(made)
     assert built.library is not None and not built.gpu and made.key is None
     assert [k.device.type for k in made.made.kernels] == ["cpu"]
-    assert codes(told) == ["FB319"] and [code for code, _text in warned] == ["WN608"]
+    assert codes(described) == ["FB319"] and [code for code, _text in warned] == ["WN608"]
 
 
 def test_what_stands_against_kernels(monkeypatch):
@@ -451,7 +451,7 @@ def test_plans_for_fewer_devices():
 
 @pytest.fixture
 def a_gpu(monkeypatch):
-    """One that is told of, and a compiler that numbers what it is given."""
+    """One that is described of, and a compiler that numbers what it is given."""
     monkeypatch.setattr(gpus, "why_not", lambda found: "")
     facts = device.Gpu("H100", (9, 0), 80 << 30, 132)
     monkeypatch.setattr(device, "gpu", lambda one: facts)
@@ -467,7 +467,7 @@ def a_gpu(monkeypatch):
     monkeypatch.setattr(executor, "load", lambda spec: spec)
 
 
-def test_a_kept_plan_is_the_plan(a_gpu, told):
+def test_a_kept_plan_is_the_plan(a_gpu, described):
     graph = mixed()
     made = planned._planned(graph)
     made.render()

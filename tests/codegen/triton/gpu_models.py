@@ -92,12 +92,12 @@ class Texts:
         self.declined: list[str] = []
         self.plans: list[schedule.Plan] = []
 
-        def told(event: Any, key: Any = None) -> None:
+        def record_declined(event: Any, key: Any = None) -> None:
             if getattr(event, "code", "") == "FB318":
                 self.declined.append(event.reason)
 
         made = graphs(name, autocast)
-        with mock.patch.object(SESSION, "emit", told):
+        with mock.patch.object(SESSION, "emit", record_declined):
             for graph in made:
                 plan, written = gpu_plan.write(schedule.plan(graph), lambda device: H100)
                 self.plans.append(plan)

@@ -123,23 +123,23 @@ def serve(monkeypatch, tmp_path, text):
 def test_a_triton_that_cannot_be_imported_is_heard_once(monkeypatch, tmp_path):
     pool = serve(monkeypatch, tmp_path, "raise ImportError('libtriton.so is of another world')")
     for _attempt in range(2):
-        with pytest.raises(Fault, match="cannot be imported") as told:
+        with pytest.raises(Fault, match="cannot be imported") as seen:
             pool.compile([job()])
-    assert "another world" in told.value.found and pool.started == 1
+    assert "another world" in seen.value.found and pool.started == 1
 
 
 def test_a_triton_that_kills_its_process(monkeypatch, tmp_path):
     pool = serve(monkeypatch, tmp_path, "import os; os.write(2, b'its last words'); os.abort()")
-    with pytest.raises(Fault, match="ended") as told:
+    with pytest.raises(Fault, match="ended") as seen:
         pool.compile([job()])
-    assert "its last words" in told.value.found and pool.started == workers.ATTEMPTS
+    assert "its last words" in seen.value.found and pool.started == workers.ATTEMPTS
 
 
 def test_a_triton_that_is_too_old(monkeypatch, tmp_path):
     pool = serve(monkeypatch, tmp_path, "__version__ = '3.5.1'")
-    with pytest.raises(Fault, match="too old") as told:
+    with pytest.raises(Fault, match="too old") as seen:
         pool.compile([job()])
-    assert told.value.found == "3.5.1" and "triton>=3.6" in told.value.todo and pool.started == 0
+    assert seen.value.found == "3.5.1" and "triton>=3.6" in seen.value.todo and pool.started == 0
 
 
 def test_no_triton(monkeypatch):

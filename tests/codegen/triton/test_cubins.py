@@ -114,9 +114,9 @@ def test_a_damaged_file_is_told_of_and_built_again(world, damage):
 
 def test_a_kernel_that_fails_costs_no_other(world):
     world.compiler.wrong["bad"] = Fault("Triton could not compile the kernel bad", "its own words")
-    with pytest.raises(cubins.NotCompiled, match="kernel bad") as told:
+    with pytest.raises(cubins.NotCompiled, match="kernel bad") as seen:
         cubins.load([kernel("one", "1"), kernel("bad", "2"), kernel("two", "3")], 90)
-    assert "its own words" in str(told.value) and list(told.value.failed) == ["bad"]
+    assert "its own words" in str(seen.value) and list(seen.value.failed) == ["bad"]
     world.anew()
     assert cubins.load([kernel("one", "1"), kernel("two", "3")], 90, stored=True)
 
@@ -124,9 +124,9 @@ def test_a_kernel_that_fails_costs_no_other(world):
 def test_more_shared_memory_than_the_device_has(world):
     world.compiler.shared = 100 << 10
     assert cubins.load([kernel()], 90)["k0_add"].shared == 100 << 10
-    with pytest.raises(BuildError, match="shared memory") as told:
+    with pytest.raises(BuildError, match="shared memory") as seen:
         cubins.load([kernel()], 89)
-    assert "101376" in str(told.value) and len(files(world)) == 1
+    assert "101376" in str(seen.value) and len(files(world)) == 1
 
 
 def test_scratch_memory_is_refused(world):

@@ -186,13 +186,13 @@ def test_another_process_measures_nothing(tmp_path):
         "print([s.remembered for s in f.report().schedules])\n"
     )
     environment = {**os.environ, "GRAFTJIT_CACHE_DIR": str(tmp_path), "GRAFTJIT_CHECK": "0"}
-    told = [
+    emitted = [
         subprocess.run(
             [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
         ).stdout.strip()
         for _ in range(2)
     ]  # fmt: skip
-    assert told == ["[False]", "[True]"]
+    assert emitted == ["[False]", "[True]"]
 
 
 def damage(path: Path, how: str) -> None:
@@ -219,8 +219,8 @@ def test_a_damaged_note_is_as_if_it_were_not_there(store, best, how):
     made = jit(transposed, config=O2)
     made(*inputs(transposed))
     assert len(races) == 2 and schedules(made)[0].chosen == "chunk 256"
-    told = [note.code for note in made.report().notes]
-    assert told == (["FB307"] if how in ("bytes", "a link") else [])
+    emitted = [note.code for note in made.report().notes]
+    assert emitted == (["FB307"] if how in ("bytes", "a link") else [])
 
 
 def test_other_threads_are_another_question(store, best):

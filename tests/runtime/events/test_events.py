@@ -41,9 +41,9 @@ def test_events_are_frozen_texts_and_go_to_json():
     event = GraphBreak(frame="f", where=where, code="GB104", reason="x.item()", inlined=(where,))
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.reason = "other"  # type: ignore[misc]
-    told = json.loads(json.dumps(events.as_json(event)))
-    assert told["event"] == "GraphBreak" and told["where"]["line"] == 3
-    assert told["inlined"][0]["column"] == 1
+    seen = json.loads(json.dumps(events.as_json(event)))
+    assert seen["event"] == "GraphBreak" and seen["where"]["line"] == 3
+    assert seen["inlined"][0]["column"] == 1
 
 
 def test_every_event_has_defaults_and_a_docstring():
@@ -193,7 +193,7 @@ def test_a_report_is_made_of_a_trace(session, tmp_path):
     where = Location("f.py", 3, 3, 1, 5, "f")
     guard = events.GuardLine(kind="type", source="x", expected="x is", where=where, path=("x",))
     node = events.SketchNode(name="a", op="aten.relu", type="f32[4]", inputs=("x",), where=where)
-    told = (
+    seen = (
         GraphBreak(frame="f", where=where, code="GB104", reason="x.item()", inlined=(where,)),
         Compiled(frame="f", graph="g", sketch=events.Sketch(nodes=(node,)), entry=4),
         events.Captured(frame="f", guards=(guard,), seconds=(("capture", 0.5),), entry=4),
@@ -201,12 +201,12 @@ def test_a_report_is_made_of_a_trace(session, tmp_path):
         events.Counted(frame="f", hits=3, entry_hits=((4, 3),), after=where),
     )
     with session.override(trace=tmp_path):
-        for event in told:
+        for event in seen:
             session.emit(event)
         session.warn_once("WN605", "no effect")
     (path,) = tmp_path.iterdir()
     report = Report.from_trace(path)
-    assert report.events[:-1] == told and report.dropped == 0
+    assert report.events[:-1] == seen and report.dropped == 0
     assert [w.text for w in report.warnings] == ["no effect"]
     with path.open("a") as stream:
         stream.write('{"event": "OfTheFuture"}\n{"event": "GraphBr')
@@ -285,8 +285,8 @@ def test_loggers_of_rooms_say_what_is_logged_without_debug(session, caplog):
             session.emit(FrameSeen(frame="quiet at INFO"))
         with caplog.at_level(logging.DEBUG, "graftjit"):
             session.emit(FrameSeen(frame="f"))
-    told = [(r.name, r.levelname) for r in caplog.records]
-    assert told == [("graftjit.capture", "INFO"), ("graftjit.capture", "DEBUG")]
+    seen = [(r.name, r.levelname) for r in caplog.records]
+    assert seen == [("graftjit.capture", "INFO"), ("graftjit.capture", "DEBUG")]
 
 
 def test_the_root_loggers_level_does_not_ask_for_our_lines(session, caplog):

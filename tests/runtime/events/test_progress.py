@@ -74,11 +74,11 @@ def test_a_first_call_on_a_terminal(tmp_path):
         env=environment, timeout=100,
     )  # fmt: skip
     os.close(theirs)
-    told = b""
+    seen = b""
     with contextlib.suppress(OSError):  # the end of what a terminal says
         while chunk := os.read(ours, 65536):
-            told += chunk
+            seen += chunk
     os.close(ours)
     assert done.stdout == b"done\n"
-    assert b"graftjit: compiling <lambda>" in told and b"kernels for" in told
-    assert told.endswith(b"\r\x1b[K")
+    assert b"graftjit: compiling <lambda>" in seen and b"kernels for" in seen
+    assert seen.endswith(b"\r\x1b[K")

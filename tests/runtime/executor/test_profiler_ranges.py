@@ -52,8 +52,8 @@ def test_a_program_and_its_steps_are_ranges(options: dict[str, bool]) -> None:
     assert torch.equal(found, before)
     (program,) = _ours(seen)
     assert program.name == "graftjit: _layer"
-    (told,) = fn.report().graphs
-    steps = [one.name for one in fn.report().kernels if one.graph == told.name]
+    (emitted,) = fn.report().graphs
+    steps = [one.name for one in fn.report().kernels if one.graph == emitted.name]
     assert steps and [name for name in _within(program) if name in steps] == steps
 
 

@@ -346,8 +346,8 @@ def test_plain_entries_and_generators() -> None:
 
 
 def test_a_program_that_fails_is_run_again_in_plain_python(callbacks: Any) -> None:
-    told: list[Any] = []
-    callbacks(on_rerun=lambda state, entry, error: told.append((state.code, entry, str(error))))
+    emitted: list[Any] = []
+    callbacks(on_rerun=lambda state, entry, error: emitted.append((state.code, entry, str(error))))
 
     def f(x: Any) -> Any:
         raise KeyError("from plain Python")
@@ -362,7 +362,7 @@ def test_a_program_that_fails_is_run_again_in_plain_python(callbacks: Any) -> No
     with pytest.raises(KeyError, match="from plain Python") as caught:
         call(1)
     assert caught.value.__context__ is None
-    assert told == [(f.__code__, entry, "from the program")]
+    assert emitted == [(f.__code__, entry, "from the program")]
     error = KeyboardInterrupt()  # what is to come out is for Python's side to say
 
     def comes_out(state: Any, entry: Any, error: BaseException) -> None:
@@ -383,7 +383,7 @@ def test_a_program_that_fails_is_run_again_in_plain_python(callbacks: Any) -> No
 
 def test_the_check_callback_hears_every_verdict(callbacks: Any) -> None:
     heard: list[Any] = []
-    callbacks(check=lambda *told: heard.append(told[1:]))
+    callbacks(check=lambda *emitted: heard.append(emitted[1:]))
 
     def f(x: Any) -> Any:
         return x

@@ -140,7 +140,7 @@ def test_a_tracer_that_begins_in_the_middle_sees_what_it_sees_in_python():
 
     first = starts.__code__.co_firstlineno
     function, before = graftjit.jit(starts), sys.gettrace()
-    told = []
+    emitted = []
     for run in (starts, function, function):
         seen.clear()
         try:
@@ -148,8 +148,8 @@ def test_a_tracer_that_begins_in_the_middle_sees_what_it_sees_in_python():
         finally:
             sys.settrace(before)
         assert torch.equal(result, torch.abs((X + 1) * 2))
-        told.append(list(seen))
-    assert told[0] == told[1] == told[2]
+        emitted.append(list(seen))
+    assert emitted[0] == emitted[1] == emitted[2]
 
 
 def test_a_module_is_traced_as_written():
@@ -164,8 +164,8 @@ def test_a_module_is_traced_as_written():
 
 def test_the_report_says_so(jitted):
     lines_seen(lambda: jitted(X))
-    told = [note for note in jitted.report().notes if note.code == "PL208"]
-    assert len(told) == 1 and "1 calls" in told[0].reason
+    emitted = [note for note in jitted.report().notes if note.code == "PL208"]
+    assert len(emitted) == 1 and "1 calls" in emitted[0].reason
 
 
 @pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="sys.monitoring is new in Python 3.12")

@@ -228,6 +228,6 @@ def test_events_are_those_of_plain_python(way: Way) -> None:
         assert torch.equal(function(X), result)
     assert sum(row.graphs for row in function.report().frames) > 0
     assert way(function) == wanted
-    told = [note.reason for note in function.report().notes if note.code == "PL208"]
-    assert len(told) == 1 and "calls under a tracer, profiler or debugger" in told[0]
+    emitted = [note.reason for note in function.report().notes if note.code == "PL208"]
+    assert len(emitted) == 1 and "calls under a tracer, profiler or debugger" in emitted[0]
     assert torch.equal(function(X), result)

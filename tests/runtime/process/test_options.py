@@ -61,8 +61,8 @@ def test_good_values(name, text, option, value):
 def test_bad_values_name_the_variable_and_what_is_allowed(name, text):
     with pytest.raises(OptionError) as caught:
         read_environment({name: text})
-    told = str(caught.value)
-    assert name in told and text in told and "expected:" in told and "what to do:" in told
+    seen = str(caught.value)
+    assert name in seen and text in seen and "expected:" in seen and "what to do:" in seen
     assert isinstance(caught.value, ValueError)
 
 

@@ -48,8 +48,8 @@ def test_every_function_of_torch_that_is_named_is_there():
 
     import torch
 
-    for told in cures.OF_NUMPY.values():
-        for path in re.findall(r"torch((?:\.\w+)+)", told):
+    for seen in cures.OF_NUMPY.values():
+        for path in re.findall(r"torch((?:\.\w+)+)", seen):
             at = torch
             for step in path.strip(".").split("."):
                 at = getattr(at, step)

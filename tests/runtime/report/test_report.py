@@ -148,10 +148,10 @@ def test_nothing_captured():
 
 
 def test_json_has_everything(full):
-    told = json.loads(full.json())
-    assert told["graph_count"] == 2 and told["break_count"] == 2
-    assert told["breaks"][0]["code"] == "GB104" and told["breaks"][0]["cure"]
-    assert {"frames", "breaks", "recompiles", "kernels", "notes", "guards"} <= set(told)
+    seen = json.loads(full.json())
+    assert seen["graph_count"] == 2 and seen["break_count"] == 2
+    assert seen["breaks"][0]["code"] == "GB104" and seen["breaks"][0]["cure"]
+    assert {"frames", "breaks", "recompiles", "kernels", "notes", "guards"} <= set(seen)
 
 
 class _Balanced(HTMLParser):
@@ -207,8 +207,8 @@ def test_save_by_suffix(full, tmp_path):
 def test_assert_clean(full, program):
     with pytest.raises(AssertionError) as caught:
         full.assert_clean()
-    told = str(caught.value)
-    assert "2 graph breaks (allowed: 0)" in told and "recompile (" not in told and "GB104" in told
+    seen = str(caught.value)
+    assert "2 graph breaks (allowed: 0)" in seen and "recompile (" not in seen and "GB104" in seen
     with pytest.raises(NotClean, match="1 recompile \\(allowed: 0\\)"):
         full.assert_clean(max_recompiles=0)
     with pytest.raises(NotClean, match="1 frame in plain Python"):

@@ -66,10 +66,10 @@ def test_reports_judge_what_they_have_timed(monkeypatch: pytest.MonkeyPatch) -> 
     with SESSION.override(check=False), torch.no_grad():
         for _ in range(20):
             f(x, w)
-        told = graftjit.report(f)
+        seen = graftjit.report(f)
         with SESSION.override(roofline=False):
             unreported = graftjit.report(f)
-    heavy = max(told.kernels, key=lambda kernel: kernel.flops)
+    heavy = max(seen.kernels, key=lambda kernel: kernel.flops)
     assert 0 < heavy.share <= 1 and heavy.bound in ("memory", "compute")
     assert all(kernel.share == 0 and not kernel.bound for kernel in unreported.kernels)
 

@@ -40,8 +40,8 @@ def test_page_of_the_documents_is_up_to_date():
 
 
 def test_all_lists_are_those_of_the_report():
-    told = Report("f").as_dict()
-    assert [name for name in told if type(told[name]) is list] == list(LISTS)
+    seen = Report("f").as_dict()
+    assert [name for name in seen if type(seen[name]) is list] == list(LISTS)
     for name in LISTS:
         assert getattr(Report("f"), name) == []
 

@@ -46,8 +46,8 @@ def test_whole_texts(name, verbosity, file, golden):
 @pytest.mark.parametrize("name", ["clean", "full"])
 def test_no_line_is_wider_than_asked(name, width, file):
     for verbosity in range(3):
-        for told in getattr(made, name)(file).text(width, verbosity).splitlines():
-            assert text_layout.columns(told) <= width, told
+        for seen in getattr(made, name)(file).text(width, verbosity).splitlines():
+            assert text_layout.columns(seen) <= width, seen
 
 
 def test_a_clean_report_is_a_few_lines_and_a_full_one_a_screen(file):
@@ -63,8 +63,8 @@ def test_what_costs_most_comes_first(file):
     dear = [
         BreakRecord(file=file, line=n, code="GB103", title="t", seconds=n * 1e-6) for n in (1, 5, 3)
     ]
-    told = made.made_up(frames=[FrameRecord(frame="f", graphs=2)], breaks=dear).text()
-    assert re.findall(r"line (\d)", told) == ["5", "3", "1"]
+    seen = made.made_up(frames=[FrameRecord(frame="f", graphs=2)], breaks=dear).text()
+    assert re.findall(r"line (\d)", seen) == ["5", "3", "1"]
 
 
 def storm(count: int, **fields) -> list[RecompileRecord]:
@@ -123,7 +123,7 @@ def test_breaks_of_one_line_are_mended_together(file):
     text = made.made_up(frames=[FrameRecord(frame="f", graphs=1)], breaks=breaks).text()
     assert text.count("GB123") == 1 and "GB123 2 graph breaks: numpy" in text
     assert "what  self.norm(h); 名前.softmax(-1)" in text
-    carets = next(told for told in text.splitlines() if re.fullmatch(r"[ ^]*\^", told))
+    carets = next(seen for seen in text.splitlines() if re.fullmatch(r"[ ^]*\^", seen))
     assert carets.split() == [
         "^" * len("self.norm(h)"),
         "^" * text_layout.columns("名前.softmax(-1)"),
@@ -306,7 +306,7 @@ def test_carets_stand_under_wide_characters_and_in_long_lines(text, part, tmp_pa
     start = len(f"    {text[: text.index(part)]}".encode())
     place = Place(str(path), 2, 2, start, start + len(part.encode()), "f")
     lines = shown(place, 80)
-    assert all(text_layout.columns(told) <= 80 for told in lines)
+    assert all(text_layout.columns(seen) <= 80 for seen in lines)
     assert under(lines) == part
 
 
@@ -376,5 +376,5 @@ def test_counts():
 def test_numbers_stay_with_their_units():
     for width in range(12, 40):
         for spans in text_layout.wrap(["takes 412 us a call, 41 % (3.5 ms); 16.0 KiB"], width):
-            told = text_layout.plain(spans)
-            assert not re.search(r"[\d.]$", told) and not re.match(r"(us|ms|%|KiB)", told)
+            seen = text_layout.plain(spans)
+            assert not re.search(r"[\d.]$", seen) and not re.match(r"(us|ms|%|KiB)", seen)

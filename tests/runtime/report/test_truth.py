@@ -72,8 +72,8 @@ def _number(pattern: str, text: str) -> int:
 def test_numbers_told_twice_agree(program: Callable[..., Any]) -> None:
     graftjit.reset()
     report = run(program)
-    told = " ".join(report.text().split())
-    first = told.split("settled:")[-1].split("not clean:")[-1].split(";")[0]
+    emitted = " ".join(report.text().split())
+    first = emitted.split("settled:")[-1].split("not clean:")[-1].split(";")[0]
     figures = {figure.title: figure.value for figure in head_of(report).figures}
     data = json.loads(report.json())
     again = Report.from_json(report.json())
@@ -233,11 +233,11 @@ def _with_times(hits: int, call: float, plain: float) -> Report:
 
 def test_a_callable_that_is_slower_than_plain_python_is_told_so() -> None:
     slow = _with_times(100, 300e-6, 100e-6)
-    told = (
+    emitted = (
         "slower than plain Python: a compiled call of f takes 300 us, a call in plain Python 100 us"
     )
-    assert told in " ".join(slow.text().split())
-    assert told[1:] in head_of(slow).verdict
+    assert emitted in " ".join(slow.text().split())
+    assert emitted[1:] in head_of(slow).verdict
     assert slow.frames[0].plain_seconds == pytest.approx(100e-6)
     for report in (_with_times(100, 50e-6, 100e-6), _with_times(100, 101e-6, 100e-6)):
         assert "slower than plain" not in report.text()

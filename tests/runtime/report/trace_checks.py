@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-def checked(told: dict) -> list[dict]:
+def checked(seen: dict) -> list[dict]:
     """Its events, after a look at the form of each."""
-    assert set(told) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert set(seen) == {"traceEvents", "displayTimeUnit", "otherData"}
     rows: dict = {}
-    for event in told["traceEvents"]:
+    for event in seen["traceEvents"]:
         assert type(event["name"]) is str and type(event["pid"]) is type(event["tid"]) is int
         if event["ph"] == "M":
             assert event["name"] in ("process_name", "thread_name") and event["args"]["name"]
@@ -28,4 +28,4 @@ def checked(told: dict) -> list[dict]:
                     begin >= first and end <= last + 1e-3
                 )
                 assert apart or within, (one, other)
-    return told["traceEvents"]
+    return seen["traceEvents"]

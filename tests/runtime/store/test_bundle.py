@@ -125,8 +125,8 @@ def test_where_nothing_can_be_written(tmp_path, made):
 def test_the_command_line(tmp_path, made, capsys):
     with SESSION.override(cache_dir=tmp_path / "second"):
         assert main(["cache", "load", str(made), "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert (told["loaded"], told["of another processor"], told["files"]) == (3, 1, 3)
+        seen = json.loads(capsys.readouterr().out)
+        assert (seen["loaded"], seen["of another processor"], seen["files"]) == (3, 1, 3)
         assert main(["cache", "save", str(tmp_path / "again")]) == 0
         assert "saved:    3" in capsys.readouterr().out
         assert main(["cache", "info"]) == 0 and "kernels:  3" in capsys.readouterr().out
@@ -152,14 +152,14 @@ def test_a_program_runs_fused_from_a_bundle_without_a_compiler(tmp_path, monkeyp
     monkeypatch.setattr(device, "_find_compiler", lambda *_: None)
     with SESSION.override(cache_dir=tmp_path / "here"):
         bundle.load(SESSION.store, tmp_path / "kernels.bundle")
-        told = {}
+        seen = {}
         for function in (f, g):
             jitted = graftjit.jit(function)
             torch.testing.assert_close(jitted(x), function(x))
-            told[function] = SESSION.log.of([jitted.state])
-    assert [e.cached for e in told[f] if isinstance(e, KernelBuilt)] == [True]
-    assert not [e for e in told[f] if isinstance(e, Fallback)]
-    assert [e.code for e in told[g] if isinstance(e, Fallback)] == ["FB302"]
+            seen[function] = SESSION.log.of([jitted.state])
+    assert [e.cached for e in seen[f] if isinstance(e, KernelBuilt)] == [True]
+    assert not [e for e in seen[f] if isinstance(e, Fallback)]
+    assert [e.code for e in seen[g] if isinstance(e, Fallback)] == ["FB302"]
 
 
 def test_a_list_that_is_nested_too_deeply(tmp_path, made):
