@@ -410,12 +410,18 @@ def _signature(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     given = value = args[0].func if isinstance(args[0], Method) else args[0]
     while _is_wrapper(m, value, kwargs):  # signature() follows them
         value = attributes.load_attr(m, value, "__wrapped__")
-    for name in ("__code__", "__defaults__", "__kwdefaults__"):
-        attributes.load_attr(m, value, name)
-    annotations = attributes.load_attr(m, value, "__annotations__")
-    assert isinstance(annotations, Dict)
-    for _, item in containers.dict_items(m, annotations):
-        pin(item)
+    attributes.load_attr(m, value, "__code__")
+    for name in ("__defaults__", "__kwdefaults__", "__annotations__"):
+        held, items = attributes.load_attr(m, value, name), list[Value]()
+        if isinstance(held, Sequence):
+            items = containers.sequence_items(m, held)
+        elif isinstance(held, Dict):
+            items = [item for _, item in containers.dict_items(m, held)]
+        for item in items:
+            if isinstance(item, Obj):
+                pin(item)
+            else:
+                containers.as_constant(m, item)
     real = given.value  # type: ignore[attr-defined]
     return fold(lambda: inspect.signature(types.MethodType(real, 0) if bound else real))
 

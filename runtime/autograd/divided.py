@@ -177,7 +177,7 @@ class Chain:
         tokens: list[Any] = []
         for k in range(self.n - 1, -1, -1):
             inputs = [arguments[at] for at in self._positions[k]]
-            made = self._nodes[k](arguments if k == 0 else None, *inputs, *tokens)
+            made = self._nodes[k](*inputs, *tokens, arguments if k == 0 else None)
             tokens = [made]
         return tokens[0]
 
@@ -233,7 +233,8 @@ class Passage:
             places = self.places
             return {at: made[places[at]] for at in inputs if at in places}
         returned = self.first._without(self.node, self.gradients, failed, "failed", self.kept)
-        self.found = {} if returned[-1] is None else returned[-1].passage.found
+        token = returned[self.first._token_at]
+        self.found = {} if token is None else token.passage.found
         return self.found or {}
 
     def compare(self, found: Mapping[int, Any]) -> None:
@@ -257,9 +258,9 @@ class FurtherBackward(BackwardCFunction):
 
     def apply(self, token: Any) -> Any:
         """The gradients of this node's inputs. Autograd's engine calls this."""
-        inputs, asked = self.chain.members[self.number], self.needs_input_grad[1:]
+        inputs, asked = self.chain.members[self.number], self.needs_input_grad[:-1]
         if token is None:
-            return (None,) * (1 + len(asked))
+            return (None,) * (len(asked) + 1)
         passage = token.passage
         found = passage.next(inputs)
         returned = [
@@ -268,7 +269,7 @@ class FurtherBackward(BackwardCFunction):
         passage.compare(dict(zip(inputs, returned, strict=True)))
         if len(asked) > len(inputs):
             returned.append(token if asked[-1] else None)
-        return (None, *returned)
+        return (*returned, None)
 
 
 def _node_of(chain: Chain, number: int) -> Any:
@@ -283,13 +284,13 @@ def _node_of(chain: Chain, number: int) -> Any:
 
 
 class _First(JointProgram):
-    """The program of a chain's first node. Its arguments are those of the undivided node in a
-    tuple, the inputs of the first group, and the token."""
+    """The program of a chain's first node. Its arguments are the inputs of the first group, the
+    token, and the arguments of the undivided node in a tuple."""
 
     chain: Chain
 
     def forwards(self, node: Any, *arguments: Any) -> Any:
-        return super().forwards(node, *arguments[0])
+        return super().forwards(node, *arguments[-1])
 
     def _built(self, missing: tuple[int, ...]) -> Any:
         slices, places = self.chain.slices_for(missing)
@@ -306,7 +307,7 @@ class _First(JointProgram):
 
     @property
     def _token_at(self) -> int:
-        return 1 + len(self._edges)
+        return len(self._edges)
 
     def _run(
         self, run: Any, arguments: list[Any], node: Any, gradients: Sequence[Any], kept: Kept
@@ -349,7 +350,7 @@ def _first_of(chain: Chain) -> Any:
     kind: Any = type(chain.joint)
     first.__class__ = _first_class(kind)
     first.chain, first._backwards = chain, {}
-    first._edges = {at: 1 + number for number, at in enumerate(chain.members[0])}
+    first._edges = {at: number for number, at in enumerate(chain.members[0])}
     first._node = node_of(first, first.plan.node)
     return first
 

@@ -93,7 +93,7 @@ class Segment(JointProgram):
 
     def begin(self, run: _Run) -> None:
         """Before the forward: keep the inputs for a backward that is itself differentiated."""
-        run.held[self] = self._held(run.inputs)
+        run.held[self._held] = self._held(run.inputs)
 
     def node_of(self, run: _Run) -> Tensors:
         """The segment's pieces, with its node as their history."""
@@ -107,7 +107,7 @@ class Segment(JointProgram):
 
     def forwards(self, node: Any, *arguments: Any) -> Tensors:
         run = arguments[-1]
-        held = run.held[self] if self.holds else []
+        held = run.held[self._held] if self.holds else []
         inputs, n = run.inputs, self.place.n_inputs
         if self.place.foreign:
             others = [run.made[at].detach() for at in self._others]

@@ -244,7 +244,7 @@ def fold_entries(log: Folding) -> list[EntryRecord]:
                 saved_bytes=sum(c.saved_bytes for c in compiled),
                 spared_bytes=sum(c.spared_bytes for c in compiled),
                 again=sum(c.again for c in compiled),
-                again_seconds=sum(c.again_seconds for c in compiled),
+                again_seconds=sum((c.again_seconds for c in compiled), 0.0),
                 hits=hits.get(key, 0),
                 alive=key in hits or e.frame not in counted,
                 at=e.at,

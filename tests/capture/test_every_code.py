@@ -317,13 +317,10 @@ def an_iterator():
 def a_builtin():
     def f(x):
         y = x + 1
-        n = id(KEPT) % 2  # GB121
+        n = id(x) % 2  # GB121
         return y * n
 
     return f, (t(),)
-
-
-KEPT = object()
 
 
 @raises("GB122")

@@ -448,6 +448,8 @@ def test_signatures_that_change():
             lambda: setattr(h, "__defaults__", (7,)),
             lambda: h.__annotations__.__setitem__("a", float),
             lambda: setattr(h, "__annotations__", {"a": "text"}),
+            lambda: h.__annotations__.__setitem__("a", "another"),
+            lambda: h.__kwdefaults__.__setitem__("d", 5),
             lambda: setattr(h, "__wrapped__", lambda w: w),
         ],
     )
