@@ -27,6 +27,7 @@ import torch
 from ..dataclass import dataclass
 from ..graph.effects import operands, reads, root
 from ..graph.nodes import Graph, Node, Ref
+from ..graph.opdef import OPS
 from ..trace.joint import HIDDEN, Joint
 from .partial_backward import dependences, without
 from .partition import moved
@@ -282,7 +283,8 @@ def _is_sum(node: Node) -> bool:
 
 
 def _sum(name: str, one: Node, other: Node) -> Node:
-    return Node("call", aten.add.Tensor, (one, other), {}, one.meta, name, other.where)
+    meta = OPS[str(aten.add.Tensor)].rule(aten.add.Tensor, one.meta, other.meta)
+    return Node("call", aten.add.Tensor, (one, other), {}, meta, name, other.where)
 
 
 def ref_of(graph: Graph, at: int) -> int | None:

@@ -514,7 +514,7 @@ class JointProgram:
                     cast = torch.autocast(kind, casts.get(kind), enabled=kind in casts)
                     around.enter_context(cast)
             if self.plan.random:
-                around.enter_context(rng_state.replayed(node.random))
+                around.enter_context(rng_state.replayed_outside_vmap(node.random))
             return self.replay(*inputs)
 
     def _inputs_before(self, kept: Kept) -> tuple[list[Any], Sequence[Any]]:

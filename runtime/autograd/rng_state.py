@@ -16,6 +16,8 @@ from ...ir.graph.nodes import Graph
 
 States = Sequence[tuple[torch.Generator, torch.Tensor]]
 
+_VMAP = torch._C.DispatchKeySet(torch._C._dispatch_key_parse("VmapMode"))
+
 
 def drawn_from(graph: Graph) -> tuple[torch.device, ...]:
     """The devices whose generators the graph may advance; none if it draws no random numbers."""
@@ -44,6 +46,14 @@ def replayed(before: States) -> Iterator[None]:
         yield
     finally:
         put_back(now)
+
+
+@contextlib.contextmanager
+def replayed_outside_vmap(before: States) -> Iterator[None]:
+    """As `replayed`, and outside of the `vmap` that is active: it refuses random numbers, although
+    only the gradients are batched where calls run again."""
+    with torch._C._ExcludeDispatchKeyGuard(_VMAP), torch._C._DisableFuncTorch(), replayed(before):
+        yield
 
 
 def _generator(device: torch.device) -> torch.Generator:

@@ -163,6 +163,13 @@ def hidden_parts(x: T, w: T) -> Any:
     return a, (a * mean * var).sum(), var.sin()
 
 
+def layouts(x: T, w: T) -> Any:
+    """A term of the result's gradient is expanded, with strides of zero; another one is dense."""
+    y = torch.sigmoid(x) @ w
+    total = y.sum()
+    return y, total * y, total * 2
+
+
 PROGRAMS: list[Callable[[T, T], Any]] = [
     inner,
     inner_written,
@@ -187,6 +194,7 @@ PROGRAMS: list[Callable[[T, T], Any]] = [
     attention,
     trunk,
     hidden_parts,
+    layouts,
 ]
 
 

@@ -1,0 +1,164 @@
+"""What sees the backward of a compiled part from outside: edges, hooks of every kind, batches of gradients, writes to results.
+
+Each of the ways runs on a part with three results (one is a view, one depends on another), in plain Python and jitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook
+
+import graftjit
+
+
+def part(x: torch.Tensor, w: torch.Tensor) -> Any:
+    y = torch.tanh(x @ w)
+    return y, (y * y).sum(), y[0]
+
+
+def leaves() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+
+
+def by_an_edge(f: Any) -> Any:
+    x, w = leaves()
+    y, z, _ = f(x, w)
+    edge = get_gradient_edge(y)
+    return (
+        torch.autograd.grad(z, edge, retain_graph=True),
+        torch.autograd.grad(edge, x, grad_outputs=torch.ones_like(y), retain_graph=True),
+    )
+
+
+def inputs_that_are_edges(f: Any) -> Any:
+    x, w = leaves()
+    f(x, w)[1].backward(inputs=[get_gradient_edge(x), w])
+    return x.grad, w.grad
+
+
+def hooks_on_several(f: Any, mode: str) -> Any:
+    x, w = leaves()
+    y, z, view = f(x, w)
+    seen: list[Any] = []
+
+    def see(gradients: Any) -> None:
+        each = gradients if isinstance(gradients, (list, tuple)) else [gradients]
+        seen.append([None if one is None else one.clone() for one in each])
+
+    register_multi_grad_hook([y, view, z], see, mode=mode)  # type: ignore[arg-type]
+    (z + view.sum()).backward()
+    return seen, x.grad, w.grad
+
+
+def hooks_on_leaves(f: Any) -> Any:
+    x, w = leaves()
+    seen: list[torch.Tensor] = []
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.clone()))  # type: ignore[union-attr]
+    w.register_hook(lambda gradient: gradient * 2)
+    f(x, w)[1].backward()
+    return seen, x.grad, w.grad
+
+
+def hooks_on_nodes(f: Any) -> Any:
+    x, w = leaves()
+    _, z, _ = f(x, w)
+    seen: list[Any] = []
+    z.grad_fn.register_prehook(lambda given: seen.append((len(given), given[0].clone())))
+    z.grad_fn.register_hook(lambda _found, given: seen.append(len(given)))
+    z.backward()
+    return seen, x.grad
+
+
+def batched(f: Any) -> Any:
+    x, w = leaves()
+    seeds = torch.eye(16).reshape(16, 4, 4)
+    return torch.autograd.grad(f(x, w)[0], (x, w), seeds, is_grads_batched=True)
+
+
+def written_afterwards(f: Any) -> Any:
+    found: list[Any] = []
+    for which in (0, 2):
+        x, w = leaves()
+        made = f(x, w)
+        made[which].mul_(3)
+        for result in made[:2]:
+            try:
+                found.append(torch.autograd.grad(result.sum(), x, retain_graph=True))
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error)
+                found.append(None)
+    return found
+
+
+def under_anomaly_mode(f: Any) -> Any:
+    x, w = leaves()
+    z = f(x, w)[1]
+    with torch.autograd.set_detect_anomaly(True):
+        z.backward()
+    return x.grad
+
+
+def names_and_what_is_freed(f: Any) -> Any:
+    x, w = leaves()
+    y, z, view = f(x, w)
+    names = [type(one.grad_fn).__name__ for one in (y, z, view)]
+    assert names == ["TanhBackward0", "SumBackward0", "SelectBackward0"]
+    z.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+    return x.grad
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "edge": by_an_edge,
+    "inputs that are edges": inputs_that_are_edges,
+    "all of several": lambda f: hooks_on_several(f, "all"),
+    "any of several": lambda f: hooks_on_several(f, "any"),
+    "leaves": hooks_on_leaves,
+    "nodes": hooks_on_nodes,
+    "batched": batched,
+    "written": written_afterwards,
+    "anomaly": under_anomaly_mode,
+    "names": names_and_what_is_freed,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_seen_is_what_eager_shows(way: str) -> None:
+    jitted = graftjit.jit(part)
+    wanted = WAYS[way](part)
+    for _ in range(2):
+        torch.testing.assert_close(WAYS[way](jitted), wanted)
+    assert not jitted.report().break_count
+
+
+def dropped(x: torch.Tensor) -> torch.Tensor:
+    return F.dropout(x.sin(), 0.5) * 2
+
+
+def by_autograd(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(y, x, torch.eye(8), is_grads_batched=True)[0]
+
+
+def by_vmap(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return torch.func.vmap(lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0])(
+        torch.eye(8)
+    )
+
+
+@pytest.mark.parametrize("way", [by_autograd, by_vmap])
+def test_batches_of_gradients_of_random_numbers(way: Any) -> None:
+    """`vmap` refuses random numbers; here the forward has drawn them, and only gradients are batched."""
+    found = []
+    for f in (dropped, graftjit.jit(dropped)):
+        x = torch.linspace(-1, 1, 8).requires_grad_()
+        torch.manual_seed(1)
+        y = f(x)
+        found.append((way(y, x), torch.rand(2)))
+    torch.testing.assert_close(found[1], found[0])
