@@ -102,6 +102,27 @@ def test_a_hook_that_a_second_derivative_reaches_through_a_saved_result() -> Non
     assert found == [2, 1]  # silent
 
 
+def test_a_second_derivative_frees_nothing_of_the_first_backward() -> None:
+    """In eager the backward of the gradient passes through the nodes of the forward and frees what
+    they saved. The program of the gradients leads to the leaves and frees what it has saved itself."""
+
+    def part(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * x).sum()
+
+    raised = []
+    for f in (part, graftjit.jit(part)):
+        x = torch.ones(3, requires_grad=True)
+        y = f(x)
+        (gradient,) = torch.autograd.grad(y, x, create_graph=True)
+        torch.autograd.grad(gradient.sum(), x)
+        try:
+            y.backward()
+            raised.append(False)
+        except RuntimeError:
+            raised.append(True)
+    assert raised == [True, False]
+
+
 def test_hooks_of_several_leaves_run_in_the_order_of_the_leaves() -> None:
     """All gradients of a part are there at once. Eager computes that of the last operand first, and calls its hook then."""
     seen: list[str] = []
