@@ -163,6 +163,12 @@ def hidden_parts(x: T, w: T) -> Any:
     return a, (a * mean * var).sum(), var.sin()
 
 
+def difference(x: T, w: T) -> Any:
+    """The second result depends on an argument by itself and through the first one."""
+    y = x + x
+    return y, y - x
+
+
 def layouts(x: T, w: T) -> Any:
     """A term of the result's gradient is expanded, with strides of zero; another one is dense."""
     y = torch.sigmoid(x) @ w
@@ -195,6 +201,7 @@ PROGRAMS: list[Callable[[T, T], Any]] = [
     trunk,
     hidden_parts,
     layouts,
+    difference,
 ]
 
 
