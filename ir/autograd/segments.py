@@ -298,7 +298,9 @@ def ref_of(graph: Graph, at: int) -> int | None:
     if found is not None and found[0] in ("output", "input"):
         return graph.call_outputs[found[1]].index if found[0] == "output" else found[1]
     memory = root(joint.pieces[piece])
-    return next((ref for ref, node in enumerate(graph.values) if node is memory), None)
+    ref = next((ref for ref, node in enumerate(graph.values) if node is memory), None)
+    # A call that writes to it replaces the value at which gradients meet.
+    return None if any(Ref(ref) in call.writes for call in graph.calls if ref is not None) else ref
 
 
 def last_assigned(graph: Graph, ref: int) -> int:

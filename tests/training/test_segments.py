@@ -169,6 +169,15 @@ def difference(x: T, w: T) -> Any:
     return y, y - x
 
 
+def met_and_written(x: T, w: T) -> Any:
+    """The gradients of the results meet at a value that is written later."""
+    met = x * w
+    y = x - met
+    z = y @ y.t()
+    met.sin_()
+    return z, y, met
+
+
 def layouts(x: T, w: T) -> Any:
     """A term of the result's gradient is expanded, with strides of zero; another one is dense."""
     y = torch.sigmoid(x) @ w
@@ -202,6 +211,7 @@ PROGRAMS: list[Callable[[T, T], Any]] = [
     hidden_parts,
     layouts,
     difference,
+    met_and_written,
 ]
 
 
