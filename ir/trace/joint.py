@@ -106,11 +106,11 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         return Declined(str(error).split(". ")[0])
     results = roots.results
     wanted = tuple(at for at, ghost in inputs if tracer.wants_gradient(at)) if results else ()
-    reason = _why_not(tracer, results, wanted)
-    if reason:
-        return Declined(reason)
     ghosts: list[Any] = [roots.ghosts[at] for at in results]
     leaves = [beginning(ghost) for at, ghost in inputs if at in wanted]
+    reason = _why_not(tracer, ghosts, leaves)
+    if reason:
+        return Declined(reason)
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
@@ -177,12 +177,14 @@ def _kept(nodes: Sequence[Node], pieces: Sequence[Node]) -> frozenset[Node]:
     )
 
 
-def _why_not(tracer: Tracer, results: Sequence[int], wanted: Sequence[int]) -> str:
+def _why_not(tracer: Tracer, ghosts: Sequence[Ghost], leaves: Sequence[Ghost]) -> str:
     if tracer.differentiable_constants():
         return "a tensor that requires a gradient is not an argument of the graph"
     # The program made the leaf itself.
-    if results and not wanted:
+    if ghosts and not leaves:
         return "no input requires a gradient"
+    if _needs_another(ghosts, leaves):
+        return "the gradients of a result are those of leaves that the function makes"
     return ""
 
 
@@ -216,6 +218,14 @@ def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = (
                 seen.add(before)
                 pending.append(before)
     return list(found.values())
+
+
+def _needs_another(ghosts: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> bool:
+    """Whether one of these results depends on other leaves alone."""
+    known = set(map(id, leaves))
+    if known.issuperset(map(id, leaves_of(ghosts))):
+        return False
+    return any(known.isdisjoint(map(id, leaves_of([ghost]))) for ghost in ghosts)
 
 
 def used_up(tracer: Tracer, outputs: Sequence[Ghost]) -> tuple[tuple[int, str], ...] | None:

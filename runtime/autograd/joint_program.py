@@ -265,18 +265,18 @@ class JointProgram:
         if not torch.is_grad_enabled():
             with torch.enable_grad():
                 return self(*inputs)
-        try:
-            if self._tail is None:
-                return self._node(*inputs)  # type: ignore[misc]
-            if self.plan.results:
-                pieces = self._node(*inputs)  # type: ignore[misc]
-            else:
-                with torch.no_grad():
-                    pieces = self._forward(*inputs)
-        except Exception as error:
-            if saving_hooks.raised_by(error, JointProgram.forwards.__code__):
-                raise Begun(error) from None
-            raise
+        if self._node is None:
+            with torch.no_grad():
+                pieces = self._forward(*inputs)
+        else:
+            try:
+                pieces = self._node(*inputs)
+            except Exception as error:
+                if saving_hooks.raised_by(error, JointProgram.forwards.__code__):
+                    raise Begun(error) from None
+                raise
+        if self._tail is None:
+            return pieces
         n = self.plan.n_tensors
         return self._tail(*inputs[:n], *pieces, *inputs[n:])
 

@@ -14,6 +14,7 @@ effects can be seen runs as written while hooks are active (`exact`).
 
 from __future__ import annotations
 
+import traceback
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -75,9 +76,8 @@ def without(work: Callable[..., Any], *args: Any) -> Any:
 def raised_by(error: BaseException, forward: types.CodeType) -> bool:
     """Whether a call of a node raised this after its forward: autograd called `pack`. `forward`:
     the code of the forward, in which all other exceptions are raised."""
-    trace = error.__traceback__
-    inner = None if trace is None else trace.tb_next
-    return inner is None or inner.tb_frame.f_code is not forward
+    frames = traceback.walk_tb(error.__traceback__)
+    return all(frame.f_code is not forward for frame, _ in frames)
 
 
 # -- what a node keeps beside the saved tensors

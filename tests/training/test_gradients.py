@@ -353,3 +353,16 @@ def test_memory_is_freed_after_the_backward() -> None:
     gc.collect()
     assert seen() is None
     assert y.grad_fn is not None
+
+
+def test_an_operator_that_raises_shows_the_line_of_the_program() -> None:
+    """Nothing of the graph is returned, so it has no node."""
+
+    def f(y):
+        y.index_select(0, torch.arange(2))
+
+    jitted = graftjit.jit(f)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="should be positive") as raised:
+            jitted(t(0, 1))
+        assert [entry.name for entry in raised.traceback][-1] == "f"
