@@ -104,8 +104,11 @@ def _same_start() -> Iterator[None]:
     torch.manual_seed(0)
     torch.set_num_threads(2)
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    made, restored = torch.nn.Module.__init__, torch.nn.Module.__setstate__
     reset_context()
     yield
     reset_context()
+    # torch.compile replaces them, by functions that call id(): a break where a frame makes modules.
+    torch.nn.Module.__init__, torch.nn.Module.__setstate__ = made, restored  # type: ignore[method-assign]
     torch.set_default_dtype(dtype)
     torch.set_grad_enabled(grad)
