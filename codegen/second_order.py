@@ -45,9 +45,7 @@ def second_order(graph: Graph, compile_whole: CompileWhole) -> SecondOrder:
 
 def _without_history(program: Callable[..., Any]) -> Callable[..., Any]:
     def run(*inputs: Any) -> Any:
-        # Without histories: an input may itself depend on another one.
-        bare = [one.detach() if isinstance(one, torch.Tensor) else one for one in inputs]
         with torch.no_grad():
-            return program(*bare)
+            return program(*inputs)
 
     return run

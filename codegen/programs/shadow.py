@@ -64,7 +64,9 @@ def shadowed(
         if devices and threading.active_count() > 1:
             not_compared(graph, "it draws random numbers, and other threads may draw in between")
             return program(*inputs)
-        kept, twins = list(inputs), list(inputs)
+        # A backward among the calls must end at the inputs, as it does in the trace.
+        apart = [_without_history(one) for one in inputs] if graph.spends else inputs
+        kept, twins = list(apart), list(apart)
         for at in graph.written:
             kept[at], twins[at] = copied(inputs[at]), copied(inputs[at])
         before, scale = rng_state.states(devices), largest(inputs) if cancels else 0.0
@@ -128,6 +130,13 @@ def largest(inputs: Sequence[Any]) -> float:
     floats = [t.detach() for t in inputs if isinstance(t, torch.Tensor) and t.is_floating_point()]
     kept = [t[t.isfinite()].abs().max() for t in floats if bool(t.isfinite().any())]
     return max(map(float, kept), default=0.0)
+
+
+def _without_history(value: Any) -> Any:
+    """A tensor with a history as a leaf over the same memory; any other value itself."""
+    if not isinstance(value, torch.Tensor) or value.grad_fn is None:
+        return value
+    return value.detach().requires_grad_()
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
