@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..dataclass import dataclass
 from ..graph.cost_model import ADDING, flops, moved
-from ..graph.effects import is_random, reads, writes
+from ..graph.effects import is_random, reads, uses, writes
 from ..graph.nodes import Node
 from ..graph.schema import plan_of
 from .min_cut import Network
@@ -175,9 +175,8 @@ def on_demand(nodes: Sequence[Node], behind: set[Node]) -> list[Node]:
                 placed.add(node)
                 found.append(node)
                 continue
-            before = [*reads(node), *([] if node.alias is None else [node.alias])]
             waiting.append((node, True))
-            waiting += [(one, False) for one in before if one in inside and one not in placed]
+            waiting += [(one, False) for one in uses(node) if one in inside and one not in placed]
 
     for node in nodes:
         if node in behind:

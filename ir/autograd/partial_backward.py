@@ -14,11 +14,11 @@ from dataclasses import replace
 import torch
 
 from ..graph.effects import reads, root, writes
+from ..graph.interpreter import moved
 from ..graph.layout import contiguous_strides, is_dense
 from ..graph.nodes import Graph, Meta, Node
 from ..passes.pipeline import drop_dead
 from ..symbolic.expr import is_symbolic
-from .partition import moved
 
 aten = torch.ops.aten
 SUMS = {aten.add.Tensor, aten.add_.Tensor}
@@ -93,7 +93,7 @@ class _Part:
         for one in absent:
             if one not in self.now:
                 self.now[one] = self._zeros(one.meta)
-        self.now[node] = moved(node, self.now)
+        self.now[node] = moved(node, self.now.__getitem__)
         self.nodes.append(self.now[node])
 
     def _plain(self, node: Node, other: Node) -> bool:

@@ -20,7 +20,7 @@ import torch
 from ..dataclass import dataclass
 from ..errors import NoRule
 from ..graph.effects import is_random, reads, root, writes
-from ..graph.interpreter import substitute
+from ..graph.interpreter import moved
 from ..graph.layout import numel
 from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS
@@ -322,7 +322,7 @@ class _Division:
             if node.target is again:
                 now[node] = now[node.args[0]]
                 continue
-            now[node] = moved(node, now)
+            now[node] = moved(node, now.__getitem__)
             nodes.append(now[node])
             if other and not other.isdisjoint(reads(node)):
                 meta = _by_rule(now[node], copies)
@@ -405,11 +405,3 @@ def _by_rule(node: Node, copies: set[Node]) -> Any:
         return row.rule(node.target, *meta_args(node.args), **kwargs)
     except (NoRule, Undecided, RuntimeError):
         raise _CannotCopy(copies) from None
-
-
-def moved(node: Node, now: dict[Node, Node]) -> Node:
-    """The node over the operands of another graph."""
-    args = substitute(node.args, now.__getitem__, Node)
-    kwargs = substitute(node.kwargs, now.__getitem__, Node)
-    alias = None if node.alias is None else now[node.alias]
-    return Node(node.op, node.target, args, kwargs, node.meta, node.name, node.where, alias)

@@ -25,12 +25,12 @@ from graphlib import TopologicalSorter
 import torch
 
 from ..dataclass import dataclass
-from ..graph.effects import operands, reads, root
+from ..graph.effects import operands, reads, root, uses
+from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Node, Ref
 from ..graph.opdef import OPS
 from ..trace.joint import HIDDEN, Joint
 from .partial_backward import dependences, without
-from .partition import moved
 
 aten = torch.ops.aten
 
@@ -158,8 +158,8 @@ class _Search:
         for node in joint.nodes:
             if node in now:
                 continue
-            if any(one in now for one in (*reads(node), *([node.alias] if node.alias else ()))):
-                now[node] = moved(node, _Same(now))
+            if any(one in now for one in uses(node)):
+                now[node] = moved(node, Replaced(now).__getitem__)
                 nodes.append(now[node])
             else:
                 nodes.append(node)
@@ -332,13 +332,6 @@ def _read_by_older_views(graph: Graph, ref: int, inner: Collection[int | None]) 
     )
 
 
-class _Same(dict[Node, Node]):
-    """Replacements of nodes; a node that has none is its own."""
-
-    def __missing__(self, node: Node) -> Node:
-        return node
-
-
 def _find(groups: dict[int, int], at: int) -> int:
     while groups[at] != at:
         at = groups[at]
@@ -415,9 +408,9 @@ def _of_used(graph: Graph, n_saved: int) -> tuple[Graph, tuple[int, ...]]:
     used |= {root(one) for one in used}
     saved = tuple(at for at in range(n_saved) if graph.inputs[at] in used)
     kept = [*(graph.inputs[at] for at in saved), *graph.inputs[n_saved:]]
-    now = _Same({node: replace(node, target=at) for at, node in enumerate(kept)})
+    now = Replaced({node: replace(node, target=at) for at, node in enumerate(kept)})
     for node in graph.nodes:
-        now[node] = moved(node, now)
+        now[node] = moved(node, now.__getitem__)
     n = len(kept)
     made = replace(
         graph,

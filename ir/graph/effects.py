@@ -36,6 +36,11 @@ def reads(node: Node) -> list[Node]:
     return [*operands(node.args), *operands(node.kwargs)]
 
 
+def uses(node: Node) -> list[Node]:
+    """The nodes that a node names: its operands, and the one whose memory its value shares."""
+    return reads(node) if node.alias is None else [*reads(node), node.alias]
+
+
 def root(node: Node) -> Node:
     """The node that made the memory of a node's value."""
     while node.alias is not None:

@@ -29,6 +29,21 @@ def substitute(value: Any, read: Callable[[Any], Any], leaf: type) -> Any:
     return value
 
 
+class Replaced(dict[Node, Node]):
+    """Replacements of nodes; a node that has none is its own."""
+
+    def __missing__(self, node: Node) -> Node:
+        return node
+
+
+def moved(node: Node, now: Callable[[Node], Node], name: str | None = None) -> Node:
+    """The node over other operands: `now(operand)` for each of them."""
+    args, kwargs = substitute((node.args, node.kwargs), now, Node)
+    alias = None if node.alias is None else now(node.alias)
+    name = node.name if name is None else name
+    return Node(node.op, node.target, args, kwargs, node.meta, name, node.where, alias)
+
+
 def changes_state(call: Call) -> bool:
     """Whether a call sets grad mode, or enters or leaves a context."""
     return call.results is None and (

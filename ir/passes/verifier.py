@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import NoRule
-from ..graph.effects import is_random, operands, reads, root, writes
+from ..graph.effects import is_random, operands, root, uses, writes
 from ..graph.nodes import Graph, Meta, Node, Ref
 from ..graph.opdef import OPS
 from ..graph.printing import node_text, type_text
@@ -34,7 +34,7 @@ def _named_once(graph: Graph) -> Iterator[str]:
 def _made_before_use(graph: Graph) -> Iterator[str]:
     made: set[Node] = set(graph.inputs)
     for node in graph.nodes:
-        for operand in (*reads(node), *([node.alias] if node.alias is not None else [])):
+        for operand in uses(node):
             if operand not in made:
                 yield f"{node.name} uses {operand.name} before it is made"
         made.add(node)

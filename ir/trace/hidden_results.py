@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..dataclass import dataclass
 from ..graph.effects import root, writes
 from ..graph.nodes import Node
-from .inner_results import VALUE, saves
+from .inner_results import VALUE, edge_of, nodes_behind, saves
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -56,24 +56,17 @@ class _Search:
     ) -> None:
         self.values, nodes = tracer.values()
         self.written = {root(target) for node in nodes for target in writes(node)}
-        ends = [(ghost.grad_fn, ghost.output_nr) for ghost in (*results, *views)]
+        ends = list(map(edge_of, (*results, *views)))
         self.ends: set[Edge] = set(ends)
         self.inner = {ends[at] for at in inner} | set(ends[len(results) :])
         self.consumers: dict[Edge, set[Any]] = {}
         order = TopologicalSorter[Any]()
-        seen = {function for function, _ in ends}
-        pending = list(seen)
-        while pending:
-            function = pending.pop()
+        for function in nodes_behind(function for function, _ in ends):
             order.add(function)
             for before, number in function.next_functions:
-                if before is None:
-                    continue
-                self.consumers.setdefault((before, number), set()).add(function)
-                order.add(before, function)
-                if before not in seen:
-                    seen.add(before)
-                    pending.append(before)
+                if before is not None:
+                    self.consumers.setdefault((before, number), set()).add(function)
+                    order.add(before, function)
         self.order = list(order.static_order())
         self.outputs: dict[Any, set[int]] = {}
         for function, number in (*self.consumers, *ends):

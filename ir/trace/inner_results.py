@@ -8,7 +8,7 @@ hooks on the result see and change it. `ir.trace.joint` calls `passed_through`, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..graph.nodes import Node
@@ -28,15 +28,17 @@ def passed_through(
     """
     if len(outputs) < 2 and len(results) < 2:
         return (), ()
-    passed = _edges_behind(results)
+    passed: set[Any] = set()
+    for node in nodes_behind(ghost.grad_fn for ghost in results):
+        passed.update(node.next_functions)
     whole = {ghost._node for ghost in results} | set(pieces)
     views = {
-        (ghost.grad_fn, ghost.output_nr): at  # type: ignore[attr-defined]
+        edge_of(ghost): at
         for at, ghost in enumerate(outputs)
         if ghost.requires_grad and ghost.grad_fn is not None and ghost._node not in whole
         if ghost._node.op not in ("input", "constant")
     }
-    inner = (at for at, one in enumerate(results) if (one.grad_fn, one.output_nr) in passed)
+    inner = (at for at, one in enumerate(results) if edge_of(one) in passed)
     return tuple(inner), tuple(at for end, at in views.items() if end in passed)
 
 
@@ -44,20 +46,7 @@ def frees_by_result(_owner: Any, results: Sequence[Any], ends: Sequence[Any]) ->
     """For each of these nodes, whether one of those between it and the `ends` saves a tensor. Runs
     inside a trace."""
     stops = {*results, *ends}
-    return tuple(_frees(node, stops) for node in results)
-
-
-def _frees(first: Any, ends: set[Any]) -> bool:
-    seen, pending = {first}, [first]
-    while pending:
-        node = pending.pop()
-        if saves(node):
-            return True
-        fresh = {before for before, _ in node.next_functions if before is not None}
-        fresh -= seen | ends
-        seen |= fresh
-        pending += fresh
-    return False
+    return tuple(any(map(saves, nodes_behind([node], stops))) for node in results)
 
 
 def saves(node: Any) -> bool:
@@ -82,6 +71,20 @@ def _names_of_saved(kind: type) -> tuple[str, ...]:
     return tuple(name if name == "_raw_saved_tensors" else name[len("_raw") :] for name in raw)
 
 
+def nodes_behind(starts: Iterable[Any], stops: Iterable[Any] = ()) -> Iterator[Any]:
+    """These nodes of autograd, or leaves, and the nodes behind them, each once and in the same order
+    in every process. The walk does not enter `stops`."""
+    pending = list(dict.fromkeys(starts))
+    seen = {*pending, *stops}
+    while pending:
+        node = pending.pop()
+        yield node
+        for before, _ in getattr(node, "next_functions", ()):
+            if before is not None and before not in seen:
+                seen.add(before)
+                pending.append(before)
+
+
 def edge_of(ghost: Any) -> tuple[Any, int]:
     """The node of autograd that makes a ghost, and its place among the node's outputs."""
     return ghost.grad_fn, ghost.output_nr
@@ -91,17 +94,3 @@ def note_value(ghost: Ghost) -> None:
     """Note in autograd's graph which value of the torch level a new ghost is."""
     if ghost.requires_grad and not ghost._is_view() and ghost.grad_fn is not None:
         ghost.grad_fn.metadata[VALUE, ghost.output_nr] = ghost._ref
-
-
-def _edges_behind(results: Sequence[Any]) -> set[tuple[Any, int]]:
-    """The edges of autograd's graph behind these results."""
-    passed: set[tuple[Any, int]] = set()
-    seen = {ghost.grad_fn for ghost in results}
-    pending = list(seen)
-    while pending:
-        edges = pending.pop().next_functions
-        passed.update(edges)
-        fresh = {before for before, _ in edges if before is not None} - seen
-        seen |= fresh
-        pending += fresh
-    return passed

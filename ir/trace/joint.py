@@ -22,7 +22,7 @@ from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
-from .inner_results import edge_of, frees_by_result, passed_through
+from .inner_results import edge_of, frees_by_result, nodes_behind, passed_through
 from .output_views import Found, NoRoots, roots_of
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         parameters,
         tuple(type(one).__name__ for one in functions),
         arrived,
-        _kept(nodes, pieces),
+        memory_read(nodes, pieces),
         (*inner, *range(len(ghosts), len(made))),
         frees,
         views_inside,
@@ -166,7 +166,7 @@ def _casts() -> tuple[tuple[str, torch.dtype], ...]:
     return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds)
 
 
-def _kept(nodes: Sequence[Node], pieces: Sequence[Node]) -> frozenset[Node]:
+def memory_read(nodes: Sequence[Node], pieces: Sequence[Node]) -> frozenset[Node]:
     """The memory of inputs, constants and pieces that the backward's nodes read."""
     memory = {root(node) for node in pieces}
     return frozenset(
@@ -202,21 +202,13 @@ def _all_reach(tangents: Sequence[Node], gradients: Sequence[Node | None]) -> bo
 
 def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:
     """The leaves that a backward of `outputs` reaches, without going beyond `until`."""
-    pending = [ghost.grad_fn or ghost for ghost in outputs if ghost.requires_grad]
-    seen: set[Any] = {ghost.grad_fn for ghost in until}
-    pending = [node for node in pending if node not in seen]
-    seen.update(pending)
+    stops = {ghost.grad_fn for ghost in until}
+    starts = [ghost.grad_fn or ghost for ghost in outputs if ghost.requires_grad]
     found: dict[int, Any] = {}
-    while pending:
-        node = pending.pop()
+    for node in nodes_behind((one for one in starts if one not in stops), stops):
         leaf = node if isinstance(node, torch.Tensor) else getattr(node, "variable", None)
         if leaf is not None:
             found.setdefault(id(leaf), leaf)
-            continue
-        for before, _ in node.next_functions:
-            if before is not None and before not in seen:
-                seen.add(before)
-                pending.append(before)
     return list(found.values())
 
 

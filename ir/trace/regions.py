@@ -15,18 +15,18 @@ it was made. Regions nest; the copy of an inner region is computed from the copy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..dataclass import dataclass, field
-from ..graph.effects import is_random, reads, root, writes
-from ..graph.interpreter import substitute
+from ..graph.effects import is_random, reads, root, uses, writes
+from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS, OpDef
-from .joint import Joint
+from .joint import Joint, memory_read
 
 if TYPE_CHECKING:
     from .ghost import Ghost
@@ -198,7 +198,7 @@ class Regions:
         if graph.spends and not graph.needs_grad:
             copies = _Copies(self.all, graph.nodes, self._nodes.numbers)
             nodes = copies.with_states(copies.over(graph.nodes))
-            outputs = [copies.now.get(node, node) for node in graph.outputs]
+            outputs = [copies.now[node] for node in graph.outputs]
             return replace(graph, nodes=nodes, outputs=outputs)
         return graph
 
@@ -208,20 +208,15 @@ def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[R
     arguments of their functions are."""
     now = copies.now
     arguments = {one for region in regions for one in region.arguments}
-    memory = {root(node) for node in joint.pieces}
-    kept = {
-        origin
-        for node in nodes
-        for operand in reads(node)
-        if (origin := root(operand)).op in ("input", "constant") or origin in memory
-        if node.target is not again or origin in arguments
-    }
+    read_again = [node for node in nodes if node.target is again]
+    others = [node for node in nodes if node.target is not again]
+    kept = memory_read(others, joint.pieces) | arguments & memory_read(read_again, joint.pieces)
     return replace(
         joint,
         nodes=tuple(nodes),
-        gradients=tuple(None if one is None else now.get(one, one) for one in joint.gradients),
-        arrived=tuple(None if one is None else now.get(one, one) for one in joint.arrived),
-        kept=frozenset(kept),
+        gradients=tuple(None if one is None else now[one] for one in joint.gradients),
+        arrived=tuple(None if one is None else now[one] for one in joint.arrived),
+        kept=kept,
     )
 
 
@@ -237,7 +232,7 @@ class _Copies:
         self._borders: dict[tuple[int, Node], Node] = {}
         self._emitted: set[int] = set()
         self._made: list[Node] = []
-        self.now: dict[Node, Node] = {}
+        self.now = Replaced()
         self._drawn = {root(node) for node in nodes if is_random(node)}
         self._draws = {one.number: self._draws_of(one) for one in regions}
         self._states: dict[int, Node] = {}
@@ -250,7 +245,7 @@ class _Copies:
         draws = [node for node in inside if is_random(node)]
         fed: set[Node] = set()  # that depend on a value from outside, as the copy will
         for node in inside:
-            operands = list(_operands(node))
+            operands = list(uses(node))
             if any(not self._inside(region, one) or one in fed for one in operands):
                 fed.add(node)
         again = all(
@@ -273,16 +268,16 @@ class _Copies:
         """The nodes, of which those of the backward read copies."""
         for node in nodes:
             region = self._region_of(node)
-            for one in _operands(node) if region else ():
+            for one in uses(node) if region else ():
                 self._need(region, one)
         self._made = []
         for node in nodes:
             region = self._region_of(node)
             read = self.now
             if region is not None:
-                read = {one: self._seen(region, one) for one in _operands(node)}
-            if any(read.get(one, one) is not one for one in _operands(node)):
-                self.now[node] = _moved(node, read, node.name)
+                read = Replaced({one: self._seen(region, one) for one in uses(node)})
+            if any(read[one] is not one for one in uses(node)):
+                self.now[node] = moved(node, read.__getitem__)
                 node = self.now[node]
             self._made.append(node)
         return self._made
@@ -321,7 +316,7 @@ class _Copies:
             region.need[node] = None
             if root(node) in self._drawn:  # those before advance the generator
                 pending += [(region, one) for one in self._draws[region.number]]
-            pending += [(region, one) for one in _operands(node)]
+            pending += [(region, one) for one in uses(node)]
             memory = root(node)
             for other in self._nodes[region.start : region.end]:
                 if any(root(one) is memory for one in writes(other)):
@@ -330,9 +325,9 @@ class _Copies:
     def _seen(self, region: Region | None, node: Node) -> Node:
         """A value as the backward of the region sees it."""
         if region is None or node.meta is None or node in self._numbers:
-            return self.now.get(node, node)
+            return self.now[node]
         if self._at.get(node) is None and node.op == "call":
-            return self.now.get(node, node)  # of the backward
+            return self.now[node]  # of the backward
         if self._again(region, node):
             self._emit(region)
             return self._copied[region.number, node]
@@ -364,9 +359,9 @@ class _Copies:
                 before = self._drawing(region)
             read = {
                 one: self._copied.get((region.number, one)) or self._seen(region, one)
-                for one in _operands(node)
+                for one in uses(node)
             }
-            copy = _moved(node, read, f"{node.name}_again{region.number}")
+            copy = moved(node, read.__getitem__, f"{node.name}_again{region.number}")
             self._copied[region.number, node] = copy
             self._made.append(copy)
             if before is not None and node is draws[-1]:
@@ -385,33 +380,17 @@ class _Copies:
         return made
 
 
-def _operands(node: Node) -> Iterator[Node]:
-    yield from reads(node)
-    if node.alias is not None:
-        yield node.alias
-
-
-def _moved(node: Node, read: dict[Node, Node], name: str) -> Node:
-    def now(one: Node) -> Node:
-        return read.get(one, one)
-
-    args = substitute(node.args, now, Node)
-    kwargs = substitute(node.kwargs, now, Node)
-    alias = None if node.alias is None else now(node.alias)
-    return Node(node.op, node.target, args, kwargs, node.meta, name, node.where, alias)
-
-
 def without_borders(graph: Graph) -> Graph:
     """The graph whose values from outside of regions are read as they are."""
     if not any(node.target is again for node in graph.nodes):
         return graph
-    now: dict[Node, Any] = {}
+    now = Replaced()
     nodes = []
     for node in graph.nodes:
         if node.target is again:
-            now[node] = now.get(node.args[0], node.args[0])
+            now[node] = now[node.args[0]]
             continue
-        if any(one in now for one in _operands(node)):
-            now[node] = _moved(node, now, node.name)
-        nodes.append(now.get(node, node))
-    return replace(graph, nodes=nodes, outputs=[now.get(one, one) for one in graph.outputs])
+        if any(one in now for one in uses(node)):
+            now[node] = moved(node, now.__getitem__)
+        nodes.append(now[node])
+    return replace(graph, nodes=nodes, outputs=[now[one] for one in graph.outputs])
