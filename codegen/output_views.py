@@ -8,7 +8,7 @@ that segment: see `early_views`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -65,12 +65,12 @@ def _early(joint: Joint) -> list[Node]:
     return list(dict.fromkeys([*inside, *parts]))
 
 
-def _way(nodes: Iterable[Node]) -> set[Node]:
-    """The nodes, and the views and memory that they are views of."""
+def _way(nodes: Iterable[Node], known: Container[Node] = ()) -> set[Node]:
+    """The nodes, and the views, operators and memory that they come from, up to `known`."""
     found: set[Node] = set()
     for one in nodes:
         node: Node | None = one
-        while node is not None and node not in found:
+        while node is not None and node not in known and node not in found:
             found.add(node)
             if node.op == "get":
                 found.add(node.args[0])
@@ -107,7 +107,7 @@ def _made(
         return Ref(at)
 
     calls = []
-    wanted = _wanted(results, set(numbers))
+    wanted = _way(results, numbers)
     for node, quiet in joint.views:
         if node in numbers or node not in wanted:
             continue
@@ -131,16 +131,3 @@ def _made(
             numbers=graph.numbers,
         )
     )
-
-
-def _wanted(results: Iterable[Node], known: set[Node]) -> set[Node]:
-    """The results, and the views and operators before them up to `known`."""
-    found: set[Node] = set()
-    for one in results:
-        node: Node | None = one
-        while node is not None and node not in known and node not in found:
-            found.add(node)
-            if node.op == "get":
-                found.add(node.args[0])
-            node = node.alias
-    return found

@@ -244,8 +244,6 @@ class Passage:
             plan = self.first.plan
             self.seen |= {at: one.clone() for at, one in found.items() if one is not None}
             given = [self.gradients[at] for at in plan.results]
-            if len(self.gradients) == len(plan.results):
-                given = list(self.gradients)
             by_input = [self.seen.get(at) for at in range(plan.n_tensors)]
             self.first._twin.compare(self.node.begun, given, by_input)
 
@@ -326,12 +324,6 @@ class _First(JointProgram):
         token = self.chain.token()
         token.passage = passage  # type: ignore[attr-defined]
         return token
-
-    def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        found: list[Any] = [None] * self.plan.n_tensors
-        for at, number in self._edges.items():
-            found[at] = gradients[number]
-        return found
 
     def _edge_of(self, at: int) -> int:
         return self._edges.get(at, self._token_at)

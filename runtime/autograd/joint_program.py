@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +21,7 @@ from torch.autograd.function import BackwardCFunction
 from ...ir.dataclass import dataclass
 from ...ir.trace.output_views import pieces_of
 from ..errors import Begun, CheckError, GraftError
+from ..executor.lower import consuming
 from ..process import faults
 from . import (
     current_inputs,
@@ -30,6 +31,7 @@ from . import (
     second_order,
     shared_hooks,
 )
+from .held_inputs import Held, Holder, gone
 from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
@@ -39,7 +41,8 @@ Backward = tuple[Callable[..., Tensors], Sequence[int | None]]
 Consumer = Callable[[list[Any]], Tensors]
 # State of one call: the numbers that the backward takes, those of the call, and the inputs that are
 # kept beside the saved ones for a backward that is itself differentiated.
-Call = tuple[tuple[Any, ...], tuple[Any, ...], "Held"]
+Call = tuple[tuple[Any, ...], tuple[Any, ...], Held]
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 # The saved inputs of a node and the state of its call, with which the calls can run again.
 Kept = tuple[Sequence[torch.Tensor], Call]
 
@@ -95,6 +98,10 @@ class Plan:
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, after the calls have run under autograd."""
         return pieces_of(self.found, outputs, inputs)
+
+    def kept_beside(self, others: Container[int]) -> list[int]:
+        """The inputs to keep for a backward that is itself differentiated, beside `others`."""
+        return [at for at in range(self.n_tensors) if at not in others and at not in self.before]
 
 
 class Twin(Protocol):
@@ -227,7 +234,7 @@ class JointProgram:
         self._backwards: dict[tuple[int, ...], tuple[Consumer, list[tuple[int, int]]]] = {}
         self._plain = tuple(at for at in range(plan.n_pieces) if at not in plan.results)
         saved = {at for kind, at in plan.saved if kind == "input"}
-        self._held = Holder(plan, saved, plan.before)
+        self._held = Holder(plan.kept_beside(saved), plan.parameters, plan.before)
         places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
         self._inputs_saved = [plan.saved[place][1] for place in places]
         self._saved_inputs = chosen(places)  # among the saved tensors
@@ -390,7 +397,10 @@ class JointProgram:
 
     def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
         """The gradients that the node returns, by position of the program's inputs."""
-        return gradients
+        found: list[Any] = [None] * self.plan.n_tensors
+        for at, number in self._edges.items():
+            found[at] = gradients[number]
+        return found
 
     def program_for(self, missing: tuple[int, ...]) -> Backward:
         """The backward for gradients of which those are missing."""
@@ -401,7 +411,7 @@ class JointProgram:
         """The backward for gradients of which those are missing, and (input, position of its
         gradient) pairs."""
         program, places = self.program_for(missing)
-        run = getattr(program, "consume", None) or (lambda arguments: program(*arguments))
+        run = consuming(program)
         pairs = zip(self.plan.wanted, places, strict=True)
         made = run, [(self._edges[at], number) for at, number in pairs if number is not None]
         return self._backwards.setdefault(missing, made)
@@ -529,76 +539,9 @@ class JointProgram:
                 before[at] = tensor.tensor()
                 continue
             if seen._version != version and at not in plan.written:
-                raise _gone(plan.name, at)
+                raise gone(plan.name, at)
             before[at] = tensor
         return before, further
-
-
-# Input, the tensor with its history, a tensor with its memory and version counter, that version. If
-# saved-tensor hooks were active: input, a `saving_hooks.Packed`, None, 0.
-Held = list[tuple[int, Any, torch.Tensor | None, int]]
-
-_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
-_SAME = torch.ops.aten._unsafe_view.default  # the same memory, but no view for autograd
-
-
-def alias(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor with the memory and the history of this one, which no later write changes."""
-    return _SAME(tensor, tensor.shape)  # type: ignore[no-any-return]
-
-
-class Holder:
-    """Keeps inputs that the backward does not read, for the case that it is itself differentiated.
-
-    It keeps their memory and their place in the autograd graph, but not the tensors themselves,
-    whose history may later lead to this node.
-    """
-
-    def __init__(self, plan: Plan, others: set[int], before: Sequence[int]) -> None:
-        """`others`: the inputs that are not kept; `before`: those of which a copy is kept."""
-        self._before = before
-        rest = [at for at in range(plan.n_tensors) if at not in others and at not in plan.before]
-        self._parameters = [at for at in rest if at in plan.parameters]
-        self._loose = [at for at in rest if at not in plan.parameters]
-        self.is_empty = not rest and not self._before
-
-    def __call__(self, inputs: Sequence[Any]) -> Held:
-        """Keep the inputs. Called without gradients, before anything is written."""
-        held: Held = [(at, one := inputs[at], one, one._version) for at in self._parameters]
-        hooks = saving_hooks.active() if self._loose else None
-        for at in self._loose:
-            tensor = inputs[at]
-            if tensor.is_leaf and tensor.requires_grad:
-                held.append((at, tensor, tensor, tensor._version))
-                continue
-            if hooks is not None:
-                held.append((at, saving_hooks.Packed(tensor, hooks), None, 0))
-                continue
-            bare = tensor.detach()
-            known = _again(alias, tensor) if tensor.requires_grad else bare
-            held.append((at, known, bare, bare._version))
-        for at in self._before:
-            copy = _again(torch.clone, inputs[at])
-            held.append((at, copy, copy, copy._version))
-        return held
-
-
-def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
-    """A tensor with the memory or value of this one, whose history leads to the same place."""
-    torch._C._set_grad_enabled(True)
-    try:
-        return make(tensor, *args)
-    finally:
-        torch._C._set_grad_enabled(False)
-
-
-def _gone(name: str, at: int) -> GraftError:
-    return GraftError(
-        f"the backward of the compiled part {name} is itself differentiated, and input {at} was"
-        " written to after the forward",
-        todo="write to the inputs of the compiled part only after that backward, or run"
-        " it in plain Python",
-    )
 
 
 def _number(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:

@@ -24,7 +24,7 @@ Limits = tuple[int, ...]  # bytes of the first bucket and so on; the last one is
 
 # By the id of a parameter, which its reducers keep alive: their limits.
 _limits: dict[int, list[Limits]] = {}
-_told: list[Callable[[], None]] = []
+_callbacks: list[Callable[[], None]] = []
 
 
 def watch() -> bool:
@@ -52,7 +52,7 @@ def exist() -> bool:
 
 def on_new(call: Callable[[], None]) -> None:
     """Call this each time a reducer is made."""
-    _told.append(call)
+    _callbacks.append(call)
 
 
 def _noted(make: Any) -> Any:
@@ -70,7 +70,7 @@ def _note(reducer: Any, parameters: Sequence[Any], limits: Limits) -> None:
         _native.hook_natively(one, 1)
         _limits.setdefault(one, []).append(limits)
     weakref.finalize(reducer, _ended, ids, limits).atexit = False
-    for call in _told:
+    for call in _callbacks:
         call()
 
 

@@ -16,7 +16,8 @@ import torch
 from ...ir.dataclass import dataclass
 from ..errors import Begun
 from . import rng_state, saving_hooks
-from .joint_program import Backward, Held, Holder, JointProgram, Plan, Tensors, Twin, alias, chosen
+from .held_inputs import Held, Holder, alias
+from .joint_program import Backward, JointProgram, Plan, Tensors, Twin, chosen
 from .rollback import begins, unless_marked
 
 
@@ -79,8 +80,10 @@ class Segment(JointProgram):
         saved = {at for kind, at in plan.saved if kind == "input"}
         foreign = set(range(n, plan.n_tensors))
         before = [at for at in plan.before if at in place.used]
-        self._held = Holder(plan, saved | foreign | (set(range(n)) - place.used), before)
-        self._held_after = Holder(plan, saved | set(range(n)), ())
+        own = plan.kept_beside(saved | foreign | (set(range(n)) - place.used))
+        self._held = Holder(own, plan.parameters, before)
+        others = plan.kept_beside(saved | set(range(n)))
+        self._held_after = Holder(others, plan.parameters, ())
         self._holds_after = not self._held_after.is_empty
         # the places of the pieces that it leads back to among the node's arguments
         self._inner_begin = len(place.edges)
@@ -132,12 +135,6 @@ class Segment(JointProgram):
             return saving_hooks.without(self._twin.begin, inputs)
         with rng_state.replayed(run.random):
             return saving_hooks.without(self._twin.begin, inputs)
-
-    def _by_input(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        found: list[Any] = [None] * self.plan.n_tensors
-        for at, number in self._edges.items():
-            found[at] = gradients[number]
-        return found
 
 
 class SegmentedProgram:

@@ -60,6 +60,12 @@ def load(spec: ProgramSpec) -> Program:
     return PythonProgram(spec)
 
 
+def consuming(program: Any) -> Callable[[list[Any]], Any]:
+    """The program as a function that takes its arguments in a list. One with `consume` drops each
+    argument after its last use."""
+    return getattr(program, "consume", None) or (lambda arguments: program(*arguments))
+
+
 def _reachable(spec: ProgramSpec) -> bool:
     """Whether the native executor can run the steps.
 

@@ -35,7 +35,7 @@ from ..program.program import (
     View,
 )
 from ..program.registers import values_of
-from .lower import PythonProgram, load, note_aliases, slots_of
+from .lower import PythonProgram, consuming, load, note_aliases, slots_of
 
 Tensors = tuple[torch.Tensor, ...]
 _KEPT_BYTES = 64 << 20  # as in native/executor/workspace.cpp
@@ -245,7 +245,7 @@ class _Division:
             takes = tuple(sorted(reads[k] - made - spec.constants.keys()))
             gives = tuple(sorted(made & later))
             program = load(self._spec(k, places, takes, gives))
-            run = getattr(program, "consume", None) or _dropping(program)
+            run = consuming(program)
             last = frozenset(takes) - later - {self.arena}
             parts.append(_Slice(run, takes, last, self.outputs[k], gives))
         return Slices(spec, parts)
@@ -335,15 +335,6 @@ class _Body:
 
 def _derived(step: Step) -> tuple[int, ...]:
     return (step.slot, step.base) if isinstance(step, View | Scratch) else ()
-
-
-def _dropping(program: Callable[..., Tensors]) -> Callable[[list[Any]], Tensors]:
-    """A program that takes its arguments in a list."""
-
-    def run(arguments: list[Any]) -> Tensors:
-        return program(*arguments)
-
-    return run
 
 
 # -- scratch memory --------------------------------------------------------------------------------
