@@ -71,24 +71,22 @@ def compile_joint(
     )
     forward = build(halves.forward)
     forward.trade = halves.trade
-    make = _Maker(build, check, SESSION.owner, watched)
+    make = _Maker(build, whole, parts, check, SESSION.owner, watched)
     if segments is None:
         plan, backward, replay, twin = make.parts(graph, halves)
-        joined_program = JointProgram(
+        program = JointProgram(
             plan, forward.program, backward, replay, make.tell, tail_of(graph), twin, graph.late
         )
-        joined_program.second = whole and second_order(graph, whole)
-        divided.watch(joined_program, parts, make.tell_divided)
-        return joined_program, forward
+        make.complete(program, graph)
+        return program, forward
     made = []
     for one in segment_graphs(graph, halves, segments):
         plan, backward, replay, twin = make.parts(one.graph, one.halves)
         made.append(Segment(plan, one.place, backward, replay, make.tell, twin))
-        made[-1].second = whole and second_order(one.graph, whole)
-        divided.watch(made[-1], parts, make.tell_divided)
+        make.complete(made[-1], one.graph)
     places = [one.place for one in made]
     early = early_views(graph, [place.inner for place in places])
-    program = SegmentedProgram(
+    segmented = SegmentedProgram(
         len(graph.inputs),
         len(graph.joint.pieces),
         forward.program,
@@ -99,14 +97,29 @@ def compile_joint(
         graph.written,
         graph.late,
     )
-    return program, forward
+    return segmented, forward
 
 
 class _Maker:
     """Makes what a program with a backward consists of."""
 
-    def __init__(self, build: Build, check: bool, owner: Any, watched: bool) -> None:
-        self._build, self._check, self._owner, self._watched = build, check, owner, watched
+    def __init__(
+        self,
+        build: Build,
+        whole: CompileWhole | None,
+        parts: divided.Segments,
+        check: bool,
+        owner: Any,
+        watched: bool,
+    ) -> None:
+        self._build, self._whole, self._parts = build, whole, parts
+        self._check, self._owner, self._watched = check, owner, watched
+
+    def complete(self, program: JointProgram, graph: Graph) -> None:
+        """Give the program of a graph what it has beside forward and backward: the programs of its
+        second derivatives, and the division of its backward."""
+        program.second = None if self._whole is None else second_order(graph, self._whole)
+        divided.watch(program, self._parts, self.tell_divided)
 
     def parts(
         self, graph: Graph, halves: Halves

@@ -3,10 +3,9 @@ region of the trace (`ir.trace.regions`), which the backward computes again.
 
 In: a call of `checkpoint` with `use_reentrant=False`. Out: the function's result. A policy of
 `create_selective_checkpoint_contexts` is asked once for each operator; what it saves is not
-computed again. In eager mode the
-function runs a second time during the backward, so whatever it does beside its result happens
-twice: a function with effects that can be seen is a break, and so are the other forms of
-checkpoints, which torch itself then runs.
+computed again. In eager mode the function runs a second time during the backward, so whatever it
+does beside its result happens twice: a function with effects that can be seen is a break, and so
+are the other forms of checkpoints, which torch itself then runs.
 """
 
 from __future__ import annotations

@@ -42,6 +42,9 @@ Consumer = Callable[[list[Any]], Tensors]
 # State of one call: the numbers that the backward takes, those of the call, and the inputs that are
 # kept beside the saved ones for a backward that is itself differentiated.
 Call = tuple[tuple[Any, ...], tuple[Any, ...], Held]
+_CALLED_AGAIN = (
+    "Its backward runs the forward's calls again: the gradients are right, but take longer."
+)
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 # The saved inputs of a node and the state of its call, with which the calls can run again.
 Kept = tuple[Sequence[torch.Tensor], Call]
@@ -192,10 +195,10 @@ def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...
     return lambda items: (items[only],)
 
 
-def _tried(work: Callable[..., Any], argument: Any) -> tuple[Any, Any]:
+def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
     """(result, None) or (None, exception), so that the caller does not raise inside a handler."""
     try:
-        return work(argument), None
+        return work(*arguments), None
     except Exception as error:
         return None, error
 
@@ -434,10 +437,7 @@ class JointProgram:
                 found = self.again(node, gradients, False, why, kept)
         except GraftError as another:
             raise another from error
-        then = (
-            "Its backward runs the forward's calls again: the gradients are right, but take longer."
-        )
-        faults.warn_of_fault(self.plan.name, error, then)
+        faults.warn_of_fault(self.plan.name, error, _CALLED_AGAIN)
         node.maybe_clear_saved_tensors()
         return found
 
@@ -449,15 +449,33 @@ class JointProgram:
         """The gradients of all inputs, with a history if `taped`: by a program with a backward of
         its own, else the calls run again under autograd and are differentiated. `kept`: the saved
         inputs of a node that has dropped them."""
-        plan = self.plan
+        plan, fault = self.plan, None
         saved = node.saved_tensors if self._saves and kept is None else ()
         before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
         if taped:
-            done = self._by_program(node, gradients, before, numbers)
-            if not isinstance(done, str):
+            done, fault = _tried(self._by_program, node, gradients, before, numbers)
+            if isinstance(fault, CheckError):
+                raise fault
+            if fault is None and not isinstance(done, str):
                 return done
-            why = f"{why}: {done}" if done else why
+            why = f"{why}: {done if fault is None else fault}"
         self._tell(why)
+        found = self._by_calls(node, gradients, taped, before, numbers)
+        # If the calls raise too, this is eager's error; else an internal error.
+        if fault is not None:
+            faults.warn_of_fault(plan.name, fault, _CALLED_AGAIN)
+        return found
+
+    def _by_calls(
+        self,
+        node: Any,
+        gradients: Sequence[Any],
+        taped: bool,
+        before: Sequence[Any],
+        numbers: Sequence[Any],
+    ) -> Sequence[Any]:
+        """The gradients of all inputs: the calls run again under autograd."""
+        plan = self.plan
         points = [
             one if one is None or not one.requires_grad else one.view_as(one) for one in before
         ]

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from ..errors import CheckError
 from . import rng_state
 
 # (inputs, numbers, gradients of the results, wanted inputs) -> the program and, for each wanted
@@ -67,7 +66,8 @@ class SecondOrder:
         wanted: Sequence[int],
         random: rng_state.States | None,
     ) -> list[torch.Tensor | None] | str:
-        """The gradients of the wanted inputs; or why no program computes them."""
+        """The gradients of the wanted inputs; or why no program computes them. An error is raised
+        once; later calls return it as the reason."""
         given = [one for one in (*inputs, *tangents) if one is not None]
         key = (
             tuple([one is None for one in (*inputs, *tangents)]),
@@ -76,21 +76,18 @@ class SecondOrder:
             tuple(numbers),
         )
         made = self._programs.get(key)
-        if made is None:
+        if made is None and len(self._programs) >= LIMIT:
             made = "its shapes and numbers vary"
-            if len(self._programs) < LIMIT:
-                made = self._programs[key] = self._build(inputs, numbers, tangents, wanted)
-        if isinstance(made, str):
-            return made
-        program, places = made
         try:
+            if made is None:
+                made = self._programs[key] = self._build(inputs, numbers, tangents, wanted)
+            if isinstance(made, str):
+                return made
+            program, places = made
             found = _with_numbers_of(random, program, given)
-        except CheckError:
-            raise
         except Exception as error:
-            reason = f"its program failed: {type(error).__name__}: {error}"
-            self._programs[key] = reason
-            return reason
+            self._programs[key] = f"its program failed: {type(error).__name__}: {error}"
+            raise
         return [None if at is None else found[at] for at in places]
 
 

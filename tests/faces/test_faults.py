@@ -650,6 +650,34 @@ def test_a_backward_that_fails_under_check(monkeypatch):
     assert failed
 
 
+# What fails where the gradients of a second derivative become a program.
+SECOND = {
+    "the trace": ("graftjit.codegen.second_order", "gradient_trace"),
+    "its run": ("graftjit.runtime.autograd.second_order", "_with_numbers_of"),
+}
+
+
+@pytest.mark.parametrize("stage", SECOND)
+def test_a_second_derivative_that_fails(stage, monkeypatch, caplog):
+    def f(x: Any) -> Any:
+        return (x.sin() * x).sum()
+
+    failed, found = breaks_down(monkeypatch, SECOND[stage]), []
+    for run in (f, jit(f)):
+        with SESSION.override(check=False):
+            for _ in range(2):
+                x = torch.linspace(-1, 1, 5).requires_grad_()
+                (gradient,) = torch.autograd.grad(run(x), x, create_graph=True)
+                found += torch.autograd.grad(gradient.square().sum(), x)
+    for theirs, ours in zip(found[:2], found[2:], strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert len(failed) == 1 and len(warned(caplog, "WN607")) == 1
+    monkeypatch.setattr(SESSION, "_warned", set())
+    with SESSION.override(check=True), pytest.raises(LookupError, match="a fault of ours"):
+        x = torch.ones(3, requires_grad=True)
+        torch.autograd.grad(jit(lambda x: (x.cos() * x).sum())(x), x, create_graph=True)
+
+
 def test_a_backward_that_fails_as_eagers_does(monkeypatch, caplog):
     """An operator of the program's own refuses in its backward: that is the program's exception, and no fault."""
 

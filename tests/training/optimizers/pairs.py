@@ -48,6 +48,15 @@ class Pair:
         close(found[0], found[1])
         self.compare()
 
+    def settles(self, steps: int) -> None:
+        """Run steps: none breaks, and the ones after the third compile nothing."""
+        for number in range(steps):
+            self.run(number)
+            if number == 2:
+                before = self.compiles()
+        assert self.breaks() == []
+        assert self.compiles() == before
+
     def compare(self) -> None:
         for (name, p), q in zip(
             self.nets[0].named_parameters(), self.nets[1].parameters(), strict=True
