@@ -17,7 +17,8 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
     dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
     return Plan(
         name=graph.name,
-        node=joint.names[0] if joint.names else "",
+        nodes=joint.names,
+        owners=joint.owners,
         n_tensors=len(graph.inputs),
         n_numbers=len(graph.numbers),
         n_pieces=len(joint.pieces),

@@ -177,6 +177,7 @@ class _Segment:
     def _joint(self, wanted: tuple[int, ...]) -> Joint:
         joint = self.joint
         found = [joint.found[at] for at in self.own]
+        owners = [joint.owners[at] for at in self.segment.results]
         return replace(
             joint,
             pieces=tuple(joint.pieces[at] for at in self.own),
@@ -190,6 +191,7 @@ class _Segment:
             tangents=tuple(joint.tangents[at] for at in self.segment.results),
             wanted=wanted,
             names=tuple(joint.names[at] for at in self.segment.results),
+            owners=tuple(map(owners.index, owners)),
             inner=(),
             frees=tuple(joint.frees[at] for at in self.segment.results),
             views_inside=(),

@@ -174,8 +174,10 @@ class _Search:
     ) -> dict[int, int]:
         """Union-find over the results. Those whose gradients meet in a node that reads a saved
         value, or in the backward of a custom function, belong together, and those that an inner
-        result's gradient comes from."""
+        result's gradient comes from, and the results of one operator."""
         groups = {at: at for at in range(len(self.joint.tangents))}
+        for at, owner in enumerate(self.joint.owners):
+            groups[at] = owner
         # nodes of the backward that depend neither on a gradient nor on a value of the forward
         own: set[Node] = set()
         for node in nodes:

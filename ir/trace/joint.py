@@ -50,6 +50,7 @@ class Joint:
     gradients   the gradients of `wanted`; None for an input that the results do not depend on
     parameters  the inputs that are parameters, by position
     names       autograd's names of the operators that compute the results
+    owners      for each result the first one whose node in autograd's graph is the same
     arrived     for each tangent, the whole gradient of its tensor: for a result its tangent, and
                 what other results add
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
@@ -82,6 +83,7 @@ class Joint:
     views_inside: tuple[int, ...] = ()
     custom: tuple[tuple[Node, ...], ...] = ()
     casts: tuple[tuple[str, torch.dtype], ...] = ()
+    owners: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         views_inside,
         tuple(tracer.custom_gradients()),
         _casts(),
+        tuple(map(functions.index, functions)),
     )
 
 

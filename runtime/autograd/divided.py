@@ -28,7 +28,8 @@ from torch.autograd.function import BackwardCFunction
 
 from ..executor.slices import Passing, Slices, can_slice, finals, sliced
 from . import reducers
-from .joint_program import JointProgram, Kept, function_of, node_of
+from .joint_program import JointProgram, Kept, node_of
+from .result_nodes import function_of
 
 # None: as reducers need it; a number of segments; or the bytes of each, of which the last repeats.
 Segments = int | tuple[int, ...] | None
@@ -277,7 +278,7 @@ def _node_of(chain: Chain, number: int) -> Any:
         node.materialize_grads = False
         return chain.token()
 
-    name, body = chain.joint.plan.node, {"chain": chain, "number": number}
+    name, body = chain.joint.node_name, {"chain": chain, "number": number}
     return function_of(forward, type(name, (FurtherBackward,), body))
 
 
@@ -343,7 +344,7 @@ def _first_of(chain: Chain) -> Any:
     first.__class__ = _first_class(kind)
     first.chain, first._backwards = chain, {}
     first._edges = {at: number for number, at in enumerate(chain.members[0])}
-    first._node = node_of(first, first.plan.node)
+    first._node = node_of(first)
     return first
 
 

@@ -29,9 +29,9 @@ from . import (
     rng_state,
     saving_hooks,
     second_order,
-    shared_hooks,
 )
 from .held_inputs import Held, Holder, gone
+from .result_nodes import function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 
 Tensors = tuple[torch.Tensor, ...]
@@ -55,7 +55,8 @@ class Plan:
     """How forward and backward belong together. Positions are those of the graph's inputs and of
     pieces, the blocks of memory that the node returns (`ir.trace.output_views`).
 
-    node        the name of the node, which printed tensors show: that of the operator in eager
+    nodes       for each of `results` the name of its node: that of the operator in eager
+    owners      for each of them the first one that has the same node in eager
     n_tensors   tensor inputs; `n_numbers` numbers follow them
     n_pieces    the first results of the forward program; the others are saved for the backward
     results     pieces with a gradient
@@ -77,7 +78,8 @@ class Plan:
     """
 
     name: str
-    node: str
+    nodes: tuple[str, ...]
+    owners: tuple[int, ...]
     n_tensors: int
     n_numbers: int
     n_pieces: int
@@ -145,13 +147,6 @@ class GraftBackward(BackwardCFunction):
         return self.joint.backwards(self, gradients)
 
 
-class SharedBackward(GraftBackward):
-    """The node of several results."""
-
-    def _register_hook_dict(self, tensor: Any) -> None:
-        shared_hooks.register(tensor, super()._register_hook_dict)
-
-
 def _is_ordinary(gradient: Any) -> bool:
     """Whether a program can take a gradient: it is no batched, sparse or subclassed tensor."""
     if type(gradient) is torch.Tensor:
@@ -169,20 +164,11 @@ def _all_ordinary(gradients: Sequence[Any]) -> bool:
     return outside and all(map(_is_ordinary, gradients))
 
 
-def node_of(joint: JointProgram, name: str) -> Any:
-    """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of this
-    name."""
-    shared = SharedBackward if len(joint.plan.results) > 1 else GraftBackward
-    bases = (custom_function.Following, shared) if joint.plan.custom else (shared,)
+def node_of(joint: JointProgram) -> Any:
+    """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of its own."""
+    name = joint.node_name
+    bases = (custom_function.Following, GraftBackward) if joint.plan.custom else (GraftBackward,)
     return function_of(joint.forwards, type(name, bases, {"joint": joint}))
-
-
-def function_of(forward: Callable[..., Any], back: type) -> Any:
-    """`torch.autograd.Function.apply` in C++, with this forward and nodes of this class."""
-    made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(forward)})
-    # This replaces the class that the metaclass made.
-    made._backward_cls = back  # type: ignore[attr-defined]
-    return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
 
 
 def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -251,7 +237,11 @@ class JointProgram:
         self._edges = {at: at for at in plan.wanted}
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
-        self._node = node_of(self, plan.node) if plan.results else None
+        self._node = node_of(self) if plan.results else None
+        # Results that share the node have nodes of their own before it.
+        self._apart: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None
+        if len(set(plan.owners)) > 1:
+            self._apart = with_nodes(plan.nodes, plan.owners, plan.results, plan.dirty)
 
     def _places(self) -> list[int]:
         """The positions of the saved tensors in the sequence of forward results, constants and
@@ -271,6 +261,11 @@ class JointProgram:
     def n_inputs(self) -> int:
         return self.plan.n_tensors
 
+    @property
+    def node_name(self) -> str:
+        """The name of the node that has the saved tensors."""
+        return self.plan.nodes[0] if set(self.plan.owners) == {0} else "SharedBackward"
+
     def __call__(self, *inputs: Any) -> Any:
         if not torch.is_grad_enabled():
             with torch.enable_grad():
@@ -285,6 +280,8 @@ class JointProgram:
                 if saving_hooks.raised_by(error, JointProgram.forwards.__code__):
                     raise Begun(error) from None
                 raise
+            if self._apart is not None:
+                pieces = self._apart(pieces)
         if self._tail is None:
             return pieces
         n = self.plan.n_tensors
@@ -328,16 +325,9 @@ class JointProgram:
         return pieces
 
     def _dirty(self, node: Any, made: Tensors, inputs: Sequence[Any]) -> Tensors:
-        """The forward's results, with written inputs replaced by the input tensors themselves.
-
-        Autograd increments the version of each such tensor once more, so it is decremented here.
-        """
+        """The forward's results, with written inputs replaced by the input tensors themselves."""
         dirty = self.plan.dirty
-        written = tuple([inputs[at] for at in dirty.values()])
-        node.dirty_tensors = written
-        torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
-            written, tuple([tensor._version - 1 for tensor in written])
-        )
+        mark_dirty(node, tuple([inputs[at] for at in dirty.values()]))
         return tuple([inputs[dirty[at]] if at in dirty else one for at, one in enumerate(made)])
 
     # -- backward

@@ -106,7 +106,8 @@ class Segment(JointProgram):
             edges = tuple([run.inputs[at] if at in self.rewrites else one for at, one in pairs])
         if self.place.written:
             inner = (*inner, *self._written_of(run.inputs))
-        return self._node(*edges, *inner, run)  # type: ignore[misc, no-any-return]
+        pieces = self._node(*edges, *inner, run)  # type: ignore[misc]
+        return pieces if self._apart is None else self._apart(pieces)
 
     def forwards(self, node: Any, *arguments: Any) -> Tensors:
         run = arguments[-1]

@@ -15,6 +15,8 @@ from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook
 
 import graftjit
 
+from .custom import functions
+
 
 def part(x: torch.Tensor, w: torch.Tensor) -> Any:
     y = torch.tanh(x @ w)
@@ -162,3 +164,68 @@ def test_batches_of_gradients_of_random_numbers(way: Any) -> None:
         y = f(x)
         found.append((way(y, x), torch.rand(2)))
     torch.testing.assert_close(found[1], found[0])
+
+
+def heads_over_a_trunk(x: torch.Tensor) -> Any:
+    h = torch.tanh(x)
+    return h.exp(), (h * h).sum()
+
+
+def two_of_one_operator(x: torch.Tensor) -> Any:
+    a, b = functions.Product.apply(x, x * 2)
+    return a, b * b, b
+
+
+def all_of_one_operator(x: torch.Tensor) -> Any:
+    return torch.std_mean(x, 0)
+
+
+def written_by_one_operator(y: torch.Tensor, z: torch.Tensor, x: torch.Tensor) -> None:
+    a, b = functions.Product.apply(x, x * 2)
+    y.mul_(a)
+    z.mul_(b[:2])
+
+
+def written(function: Any, x: torch.Tensor) -> Any:
+    y, z = x * 1, x[:2] * 2
+    function(y, z, x)
+    return y, z, y.sum()
+
+
+def seen_of(results: Any, x: torch.Tensor) -> list[Any]:
+    """The nodes of results, and what their hooks and those of the nodes see in several backwards."""
+    nodes = [one.grad_fn for one in results]
+    seen: list[Any] = [(type(node).__name__, nodes.index(node)) for node in nodes]
+    for at, one in enumerate(results):
+        one.register_hook(lambda g, at=at: seen.extend((at, None if g is None else g.clone())))
+    nodes[-1].register_prehook(lambda given: seen.append(len(given)))
+    nodes[-1].register_hook(lambda found, given: seen.append(len(given)))
+    for number, at in enumerate((-1, 0, -1)):
+        try:
+            results[at].sum().backward(retain_graph=number == 0)
+        except RuntimeError as error:
+            seen.append(str(error).split("(")[0])
+        assert x.grad is not None
+        seen.append(x.grad.clone())
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("part", "call"),
+    [
+        (heads_over_a_trunk, None),
+        (two_of_one_operator, None),
+        (all_of_one_operator, None),
+        (written_by_one_operator, written),
+    ],
+)
+def test_results_that_share_saved_values_have_the_nodes_of_eager(part: Any, call: Any) -> None:
+    jitted = graftjit.jit(part)
+    found = []
+    for function in (part, jitted, jitted):
+        x = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3).requires_grad_()
+        found.append(seen_of(call(function, x) if call else function(x), x))
+    for ours in found[1:]:
+        for a, b in zip(ours, found[0], strict=True):
+            assert torch.allclose(a, b) if isinstance(b, torch.Tensor) else a == b, (ours, found[0])
+    assert not jitted.report().break_count

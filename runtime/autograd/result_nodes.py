@@ -1,0 +1,82 @@
+"""The nodes of results that share saved values.
+
+In eager mode the result of each operator has a node of its own, which runs only if the result has a
+gradient. Hooks, `grad_fn` and gradient edges see it. Results of a compiled region that share saved
+values share the node that has these (`ir.autograd.segments`). In front of it, each of them gets a
+node that passes its gradient on. `runtime.autograd.joint_program` uses this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+
+class ResultBackward(BackwardCFunction):
+    """The node of one result, or of the results of one operator."""
+
+    def apply(self, *gradients: Any) -> Any:
+        """The gradients themselves."""
+        return gradients
+
+
+def function_of(forward: Callable[..., Any], back: type) -> Any:
+    """`torch.autograd.Function.apply` in C++, with this forward and nodes of this class."""
+    made = type("Graft", (torch.autograd.Function,), {"forward": staticmethod(forward)})
+    # This replaces the class that the metaclass made.
+    made._backward_cls = back  # type: ignore[attr-defined]
+    return torch._C._FunctionBase.__dict__["apply"].__get__(None, made)
+
+
+def mark_dirty(node: Any, written: tuple[torch.Tensor, ...]) -> None:
+    """Mark tensors as written by the forward of this node, at the versions that they have.
+
+    Autograd increments the version of each such tensor once more, so it is decremented here.
+    """
+    node.dirty_tensors = written
+    torch._C._autograd._unsafe_set_version_counter(  # type: ignore[attr-defined]
+        written, tuple([tensor._version - 1 for tensor in written])
+    )
+
+
+def _function(name: str, dirty: Sequence[bool]) -> Any:
+    """The function that gives results a node of this name. `dirty`: for each whether it is an input
+    that the region has written, which remains the same tensor. Of another one the memory and the
+    version remain."""
+
+    def forward(node: Any, *pieces: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        node.materialize_grads = False
+        if any(dirty):
+            mark_dirty(node, tuple([one for one, is_dirty in pairs(pieces) if is_dirty]))
+        return tuple([one if is_dirty else one.detach() for one, is_dirty in pairs(pieces)])
+
+    def pairs(pieces: Sequence[torch.Tensor]) -> Iterable[tuple[torch.Tensor, bool]]:
+        return zip(pieces, dirty, strict=True)
+
+    return function_of(forward, type(name, (ResultBackward,), {}))
+
+
+def with_nodes(
+    names: Sequence[str], owners: Sequence[int], results: Sequence[int], dirty: Container[int]
+) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """The function that gives these results among the pieces nodes of these names.
+
+    `owners`: for each of them the first one with the same node; `dirty`: the pieces that are inputs
+    which the region writes."""
+    steps = []
+    for owner in dict.fromkeys(owners):
+        own = [at for at, one in zip(results, owners, strict=True) if one == owner]
+        steps.append((own, _function(names[owner], [at in dirty for at in own])))
+
+    def given(pieces: Sequence[Any]) -> tuple[Any, ...]:
+        made = list(pieces)
+        for own, function in steps:
+            parts = function(*[made[at] for at in own])
+            for at, part in zip(own, parts, strict=True):
+                made[at] = part
+        return tuple(made)
+
+    return given
