@@ -26,6 +26,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         found=tuple(joint.found[at] for at in joint.results),
         orders=tuple(_order(node.meta) for node in joint.tangents),
         wanted=joint.wanted,
+        leaves=joint.leaves,
         gradients=halves.gradients,
         saved=halves.saved,
         witnesses=halves.witnesses,

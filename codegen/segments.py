@@ -192,6 +192,7 @@ class _Segment:
             wanted=wanted,
             names=tuple(joint.names[at] for at in self.segment.results),
             owners=tuple(map(owners.index, owners)),
+            ages=tuple(joint.ages[at] for at in self.segment.results),
             inner=(),
             frees=tuple(joint.frees[at] for at in self.segment.results),
             views_inside=(),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
 
@@ -97,6 +97,7 @@ class _Search:
         self.numbers = {node: at for at, node in enumerate(joint.tangents)}
         self.views = range(len(joint.results), len(joint.tangents))
         hidden = (at for at, one in enumerate(joint.results) if joint.found[one] == HIDDEN)
+        self.ages = *joint.ages, *(0 for _ in self.views)
         # those that get another gradient than what arrives
         self.replaced = {*self.views, *hidden}
         self.inner = {*joint.inner, *self.views}
@@ -246,7 +247,8 @@ class _Search:
             for owner, total in sums.items():
                 given[owner].append((at, len(gradients)))
                 gradients.append(total)
-        order = [first for first in _in_order(members, given, groups) if first not in self.views]
+        in_order = self._in_order(members, given, groups)
+        order = [first for first in in_order if first not in self.views]
         found = tuple(
             Segment(
                 tuple(members[first]),
@@ -257,6 +259,26 @@ class _Search:
         )
         changed = replace(joint, nodes=tuple(nodes), gradients=tuple(gradients))
         return Segments(changed, found, frozenset(self.inner - cut))
+
+    def _in_order(
+        self,
+        members: dict[int, list[int]],
+        given: dict[int, list[tuple[int, int]]],
+        groups: dict[int, int],
+    ) -> Iterator[int]:
+        """The segments, each after those whose results it depends on. Among others the one comes
+        first whose last operator comes first: autograd runs the node first that was made last."""
+        before = {first: {_find(groups, at) for at, _ in given[first]} for first in members}
+        ages = {first: max(self.ages[at] for at in own) for first, own in members.items()}
+        order = TopologicalSorter(before)
+        order.prepare()
+        ready = list(order.get_ready())
+        while ready:
+            first = min(ready, key=ages.__getitem__)
+            ready.remove(first)
+            yield first
+            order.done(first)
+            ready += order.get_ready()
 
     def _kept(
         self,
@@ -361,16 +383,6 @@ def _merged_circles(groups: dict[int, int], edges: Iterable[tuple[int, int]]) ->
             if start in reach.get(other, ()):
                 merged[_find(merged, other)] = _find(merged, start)
     return merged
-
-
-def _in_order(
-    members: dict[int, list[int]],
-    given: dict[int, list[tuple[int, int]]],
-    groups: dict[int, int],
-) -> list[int]:
-    """The segments, each after those whose results it depends on."""
-    before = {first: {_find(groups, at) for at, _ in given[first]} for first in members}
-    return list(TopologicalSorter(before).static_order())
 
 
 @dataclass(frozen=True, slots=True)

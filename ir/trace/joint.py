@@ -9,7 +9,7 @@ reason, where only torch's own calls can give a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,8 @@ class Joint:
     parameters  the inputs that are parameters, by position
     names       autograd's names of the operators that compute the results
     owners      for each result the first one whose node in autograd's graph is the same
+    ages        for each result the rank of its node by sequence number in autograd's graph
+    leaves      the inputs that are leaves, in the order in which autograd finishes their gradients
     arrived     for each tangent, the whole gradient of its tensor: for a result its tangent, and
                 what other results add
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
@@ -84,6 +86,8 @@ class Joint:
     custom: tuple[tuple[Node, ...], ...] = ()
     casts: tuple[tuple[str, torch.dtype], ...] = ()
     owners: tuple[int, ...] = ()
+    ages: tuple[int, ...] = ()
+    leaves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         # Inside the trace: if a view's base was written since, torch makes (or refuses) its
         # `grad_fn` on first access.
         tracer.beside(_histories, views)
-    except NoRoots as error:
-        return Declined(str(error))
-    except RuntimeError as error:
+    except (NoRoots, RuntimeError) as error:
         return Declined(str(error).split(". ")[0])
     results = roots.results
     wanted = tuple(at for at, ghost in inputs if tracer.wants_gradient(at)) if results else ()
@@ -124,12 +126,11 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     tracer.custom_gradients().clear()
     try:
         frees, _ = tracer.beside(frees_by_result, functions, [one for one, _ in replaced])
-        (found, arrived), nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
-    except CannotTrace as error:
-        return Declined(str(error))
-    except RuntimeError as error:
-        # autograd raises this error when the program runs its backward.
+        made_by, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
+    # autograd raises a RuntimeError when the program runs its backward
+    except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
+    found, arrived, order = made_by
     if tracer.custom_gradients() and len(ghosts) > 1 and not _all_reach(tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
@@ -153,7 +154,21 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         tuple(tracer.custom_gradients()),
         _casts(),
         tuple(map(functions.index, functions)),
+        _ranks(functions),
+        _without_history(inputs, map(wanted.__getitem__, order)),
     )
+
+
+def _without_history(inputs: Iterable[tuple[int, Ghost]], some: Iterable[int]) -> tuple[int, ...]:
+    """Those of some inputs that are leaves."""
+    own = {at for at, ghost in inputs if beginning(ghost) is ghost}
+    return tuple(at for at in some if at in own)
+
+
+def _ranks(functions: Sequence[Any]) -> tuple[int, ...]:
+    """The rank of each node of autograd by sequence number."""
+    ages = [one._sequence_nr() for one in functions]
+    return tuple(map(sorted(ages).index, ages))
 
 
 def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:
@@ -270,14 +285,16 @@ def _backward(
     replaced: Sequence[tuple[Any, int]],
     leaves: Sequence[Ghost],
     tangents: Sequence[Node],
-) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
+) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...], list[int]]:
     """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs` and of the
-    tensors at the edges `replaced` of autograd's graph. What comes before such a tensor gets its
-    tangent in place of its gradient."""
+    tensors at the edges `replaced` of autograd's graph; and the leaves, by position, in the order in
+    which their gradients are finished. What comes before such a tensor gets its tangent in place of
+    its gradient."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
-        return (), ()
+        return (), (), []
     arrived: dict[int, Node] = {}
+    order: list[int] = []
 
     def arrives(at: int, gradient: Any) -> None:
         arrived[at] = gradient._node
@@ -288,7 +305,11 @@ def _backward(
         arrived[at] = gradients[number]._node
         return *gradients[:number], given[at], *gradients[number + 1 :]
 
-    hooks = [
+    def finished(at: int, _gradient: Any) -> None:
+        order.append(at)
+
+    hooks = [leaf.register_hook(partial(finished, at)) for at, leaf in enumerate(leaves)]
+    hooks += [
         ghost.register_hook(partial(arrives, at))
         for at, ghost in enumerate(outputs)
         if len(given) > 1 and not ghost.is_leaf
@@ -314,4 +335,5 @@ def _backward(
     return (
         tuple(None if ghost is None else ghost._node for ghost in found),
         tuple(arrived.get(at) for at in range(len(given))),
+        order,
     )

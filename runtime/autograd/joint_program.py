@@ -30,6 +30,7 @@ from . import (
     saving_hooks,
     second_order,
 )
+from .edge_order import arranged
 from .held_inputs import Held, Holder, gone
 from .result_nodes import function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
@@ -63,6 +64,7 @@ class Plan:
     found       for each of those, how it is found among the results of the calls
     orders      for each, the order of its dimensions in memory; None: in order
     wanted      inputs that require a gradient
+    leaves      those that are leaves, in the order in which eager finishes their gradients
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
@@ -87,6 +89,7 @@ class Plan:
     found: tuple[tuple[str, int], ...]
     orders: tuple[tuple[int, ...] | None, ...]
     wanted: tuple[int, ...]
+    leaves: tuple[int, ...]
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
@@ -233,8 +236,11 @@ class JointProgram:
         # Otherwise the node may run as often as autograd calls it.
         self._saves = bool(len(plan.saved) > len(self._current) or plan.witnesses or plan.frees)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
+        passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
-        self._edges = {at: at for at in plan.wanted}
+        self._edges = {at: number for number, at in enumerate(passed)}
+        passed += tuple(at for at in plan.dirty.values() if at not in self._edges)
+        self._passed = chosen(passed)
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
         self._node = node_of(self) if plan.results else None
@@ -275,7 +281,7 @@ class JointProgram:
                 pieces = self._forward(*inputs)
         else:
             try:
-                pieces = self._node(*inputs)
+                pieces = self._node(*self._passed(inputs), inputs)
             except Exception as error:
                 if saving_hooks.raised_by(error, JointProgram.forwards.__code__):
                     raise Begun(error) from None
@@ -289,9 +295,10 @@ class JointProgram:
 
     # -- forward
 
-    def forwards(self, node: Any, *inputs: Any) -> Tensors:
-        """Run the forward, save what the backward reads in the node, and return the pieces."""
-        plan = self.plan
+    def forwards(self, node: Any, *arguments: Any) -> Tensors:
+        """Run the forward, save what the backward reads in the node, and return the pieces. The
+        last argument is the inputs; before it are those with an edge."""
+        plan, inputs = self.plan, arguments[-1]
         if plan.random:
             node.random = rng_state.states(plan.random)
         if self._twin is not None:

@@ -9,6 +9,7 @@ segments give. See `ir.autograd.segments` for the division.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from ...ir.dataclass import dataclass
 from ..errors import Begun
 from . import rng_state, saving_hooks
+from .edge_order import arranged
 from .held_inputs import Held, Holder, alias
 from .joint_program import Backward, JointProgram, Plan, Tensors, Twin, chosen
 from .rollback import begins, unless_marked
@@ -75,8 +77,10 @@ class Segment(JointProgram):
     ) -> None:
         super().__init__(plan, _never, backward, replay, tell, None, twin, late=True)
         n = place.n_inputs
-        self.place = place
-        self._edges = {at: number for number, at in enumerate(plan.wanted)}
+        edges = arranged(place.edges, plan.leaves)
+        self.place = place = replace(place, edges=edges)
+        passed = *edges, *(at for at in plan.wanted if at >= n)
+        self._edges = {at: number for number, at in enumerate(passed)}
         saved = {at for kind, at in plan.saved if kind == "input"}
         foreign = set(range(n, plan.n_tensors))
         before = [at for at in plan.before if at in place.used]

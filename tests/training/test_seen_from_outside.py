@@ -14,8 +14,11 @@ import torch.nn.functional as F
 from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook
 
 import graftjit
+from graftjit.runtime.autograd.edge_order import arranged
 
 from .custom import functions
+
+T = torch.Tensor
 
 
 def part(x: torch.Tensor, w: torch.Tensor) -> Any:
@@ -229,3 +232,73 @@ def test_results_that_share_saved_values_have_the_nodes_of_eager(part: Any, call
         for a, b in zip(ours, found[0], strict=True):
             assert torch.allclose(a, b) if isinstance(b, torch.Tensor) else a == b, (ours, found[0])
     assert not jitted.report().break_count
+
+
+def a_product(x: T, w: T, *_: T) -> T:
+    return (torch.sin(x) * w).sum()
+
+
+def layers(x: T, w: T, b: T, v: T, c: T, u: T, d: T) -> Any:
+    h = F.linear(F.layer_norm(F.linear(x, w, b), (4,)), v, c).relu()
+    return F.linear(h, u, d).sum(), (h * h).mean()
+
+
+def one_sum(x: T, w: T, b: T, v: T, c: T, u: T, d: T) -> Any:
+    return (x + w + b + v + c + u + d).exp()
+
+
+def parts(x: T, w: T, b: T, v: T, c: T, u: T, d: T) -> Any:
+    return torch.cat([x, w, v, u]).tanh().sum(), (b * c * d).exp(), (v * u).sin()
+
+
+def several_nodes(x: T, w: T, b: T, v: T, c: T, u: T, d: T) -> Any:
+    """The last operator is that of the one result that depends on no other."""
+    w = w * 1
+    w.mul_(b)
+    h = F.linear(x, w, c)
+    return h, (h * u).sum(), (h + d).exp(), v.sin()
+
+
+@pytest.mark.parametrize("function", [a_product, layers, one_sum, parts, several_nodes])
+def test_hooks_of_leaves_run_in_the_order_of_eager(function: Any) -> None:
+    jitted = graftjit.jit(function)
+    for with_history in (False, True):
+        orders = []
+        for one in (function, jitted, jitted):
+            shapes = [(4, 4), (4, 4), (4,), (4, 4), (4,), (4, 4), (4,)]
+            leaves = [torch.ones(shape, requires_grad=True) for shape in shapes]
+            order: list[str] = []
+            for at, leaf in enumerate(leaves):
+                leaf.register_hook(lambda _, at=at, order=order: order.append(f"{at}"))
+                leaf.register_post_accumulate_grad_hook(
+                    lambda _, at=at, order=order: order.append(f"{at} added")
+                )
+            given = [leaves[0] * 1, *leaves[1:]] if with_history else leaves
+            found = one(*given)
+            results = found if isinstance(found, tuple) else (found,)
+            torch.autograd.backward(results, [torch.ones_like(each) for each in results])
+            orders.append(order)
+        assert orders[0] == orders[1] == orders[2]
+    assert not jitted.report().break_count
+
+
+@pytest.mark.parametrize("n", range(1, 18))
+def test_the_order_in_which_leaves_leave_the_heap(n: int) -> None:
+    """That of the engine that this torch has."""
+    edges = arranged(range(n), range(n))
+    seen: list[int] = []
+
+    class Several(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *given: T) -> T:
+            return given[0] * 1
+
+        @staticmethod
+        def backward(ctx: Any, g: T) -> Any:
+            return (g,) * n
+
+    leaves = [torch.ones(1, requires_grad=True) for _ in range(n)]
+    for at, leaf in zip(edges, leaves, strict=True):
+        leaf.register_hook(lambda _, at=at: seen.append(at))
+    Several.apply(*leaves).backward()
+    assert seen == list(range(n))
