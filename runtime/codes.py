@@ -268,7 +268,8 @@ _TABLE: tuple[Code, ...] = (
     Code("FB317", "the backward runs the forward's calls again",
          "the backward is itself differentiated (create_graph=True) where no program can compute"
          " it: under a mode, autocast or hooks on saved tensors, or for more kinds of shapes and"
-         " numbers than graftjit compiles; or its gradients are batched, sparse or part of a"
+         " numbers than graftjit compiles; or it is that of a custom function, and autocast is on"
+         " around it, a gradient is missing, or what it reads has changed; or its gradients are batched, sparse or part of a"
          " transform; or a result that another result depends on has a hook or retains its"
          " gradient; or a fault inside graftjit ended it (WN607). The forward's calls run again"
          " under autograd, and autograd differentiates these",

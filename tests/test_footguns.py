@@ -172,30 +172,3 @@ def test_a_backward_frees_what_a_custom_function_keeps_in_attributes() -> None:
     y.backward()
     with pytest.raises(RuntimeError, match="a second time"):
         y.backward()
-
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(x, w)
-        return x @ w
-
-    @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x, w = ctx.saved_tensors
-        return g @ w.t(), x.t() @ g
-
-
-def test_the_backward_of_a_custom_function_under_autocast() -> None:
-    """A compiled backward runs without autocast. Eager's casts in the Python code of a custom function; nearer to float64 is the
-    compiled one."""
-    found = []
-    for function in (Doubled.apply, graftjit.jit(lambda x, w: Doubled.apply(x, w))):
-        x = torch.full((3, 3), 0.1, requires_grad=True)
-        y = function(x, x.detach())
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y.sum().backward()
-        found.append(x.grad)
-    exact = torch.full((3, 3), 0.3)
-    assert not torch.allclose(found[0], exact)  # silent
-    torch.testing.assert_close(found[1], exact)

@@ -3,8 +3,9 @@
 In: a graph with its `joint`, tensors like its inputs and like the gradients of its results, and the
 inputs to differentiate by. Out: a graph from these inputs and gradients to the gradients of the
 inputs. It is traced from the recorded calls: they run over ghosts, and torch's own autograd
-differentiates them with `create_graph=True`, so that the gradients have the history that eager mode
-gives them. What only the values of the results need is dead code.
+differentiates them, where asked with `create_graph=True`, so that the gradients have the history that
+eager mode gives them, and under the autocast of the running backward. What only the values of the
+results need is dead code.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from .joint import Joint
 from .output_views import Found, pieces_of
 from .tracer import Tracer
 
+# autocast: (device type, dtype) where it is on
+Casts = tuple[tuple[str, torch.dtype], ...]
+
 
 class NoGradientTrace(Exception):
     """Why the gradients cannot be traced."""
@@ -34,6 +38,8 @@ def gradient_trace(
     numbers: Sequence[Any],
     tangents: Sequence[torch.Tensor | None],
     wanted: Sequence[int],
+    taped: bool = True,
+    casts: Casts = (),
 ) -> tuple[Graph, tuple[int | None, ...]]:
     """(the graph, for each of `wanted` the position of its gradient among the results, or None).
 
@@ -41,10 +47,13 @@ def gradient_trace(
     numbers   the numbers that follow the inputs; they and all sizes are constants of the new graph
     tangents  tensors like the gradients of `joint.results`; None for a missing one
     wanted    positions of inputs
+    taped     whether the gradients have a history
+    casts     autocast around the backward
 
     The new graph takes the inputs and the tangents that are not None. Raises NoGradientTrace.
     """
     trace = _Trace(graph, inputs, numbers, tangents, wanted)
+    trace.taped, trace.casts = taped, casts
     grad, entered = torch.is_grad_enabled(), trace.entered
     try:
         return trace.made()
@@ -62,14 +71,15 @@ def differentiated(
     points: tuple[Any, ...],
     tangents: tuple[Any, ...],
     found: tuple[Found, ...],
+    taped: bool,
 ) -> tuple[Any, ...]:
-    """The gradients at `points`, with a history. Graphs record calls of this function."""
+    """The gradients at `points`, with a history if `taped`. Graphs record calls of this function."""
     # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
     return torch.autograd.graph._engine_run_backward(  # type: ignore[return-value]
         tuple(pieces_of(found, outputs, given)),
         tangents,
         True,
-        True,
+        taped,
         points,
         True,
         accumulate_grad=False,
@@ -78,6 +88,9 @@ def differentiated(
 
 class _Trace:
     """One trace. `entered`: the contexts that the calls have entered and not left."""
+
+    taped: bool
+    casts: Casts
 
     def __init__(
         self,
@@ -110,6 +123,7 @@ class _Trace:
         ]
         points = tuple(self.points[at] for at in self.wanted)
         self.tracer.spends = True
+        around = self._cast(self.casts)
         gradients = self.tracer.run(
             differentiated,
             (
@@ -118,8 +132,10 @@ class _Trace:
                 points,
                 tuple(tangent for _, tangent in pairs),
                 tuple(found for found, _ in pairs),
+                self.taped,
             ),
         )
+        self._uncast(around)
         results = [one for one in gradients if one is not None]
         graph = self.tracer.finish(results, backward=True)
         if graph.mutates:
@@ -136,10 +152,7 @@ class _Trace:
             for at, one in enumerate(self.points)
         )
         values: dict[int, Any] = {**graph.constants, **dict(enumerate(given))}
-        casts = [torch.autocast(kind, dtype) for kind, dtype in graph.joint.casts]
-        for cast in casts:
-            tracer.state_call(cast.__enter__)
-            self.entered.append(cast)
+        around = self._cast(graph.joint.casts)
         for call in graph.calls:
             args, kwargs = self._read(call.args, values), self._read(call.kwargs, values)
             if changes_state(call):
@@ -149,10 +162,22 @@ class _Trace:
                 result = tracer.run(call.target, args, kwargs, call.where)
                 bind_results(call.results, result, values)
                 values.update(graph.constants)
-        for cast in reversed(casts):
-            self.entered.pop()
-            tracer.state_call(cast.__exit__, None, None, None)
+        self._uncast(around)
         return tuple(values[ref.index] for ref in graph.call_outputs), given
+
+    def _cast(self, casts: Casts) -> list[torch.autocast]:
+        """Enter autocast."""
+        around = [torch.autocast(kind, dtype) for kind, dtype in casts]
+        for cast in around:
+            self.tracer.state_call(cast.__enter__)
+            self.entered.append(cast)
+        return around
+
+    def _uncast(self, around: Sequence[torch.autocast]) -> None:
+        """Leave autocast."""
+        for cast in reversed(around):
+            self.entered.pop()
+            self.tracer.state_call(cast.__exit__, None, None, None)
 
     def _read(self, value: Any, values: dict[int, Any]) -> Any:
         read = substitute(value, lambda ref: values[ref.index], Ref)

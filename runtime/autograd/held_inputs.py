@@ -1,4 +1,5 @@
-"""Inputs that a node keeps beside the saved ones, for a backward that is itself differentiated.
+"""Inputs that a node keeps beside the saved ones, for a backward that is itself differentiated or
+runs under autocast.
 
 In: the inputs of a call, before anything is written. Out: `Held`, from which
 `runtime.autograd.joint_program` finds the inputs again as they were.
@@ -76,8 +77,8 @@ def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
 def gone(name: str, at: int) -> GraftError:
     """The error for an input that was written to."""
     return GraftError(
-        f"the backward of the compiled part {name} is itself differentiated, and input {at} was"
-        " written to after the forward",
+        f"the backward of the compiled part {name} is itself differentiated or runs under autocast,"
+        f" and input {at} was written to after the forward",
         todo="write to the inputs of the compiled part only after that backward, or run"
         " it in plain Python",
     )

@@ -147,6 +147,8 @@ class GraftBackward(BackwardCFunction):
                 )
             self.maybe_clear_saved_tensors()
             return found
+        if _is_any_autocast():
+            return self.joint.casts(self, gradients)
         return self.joint.backwards(self, gradients)
 
 
@@ -157,6 +159,7 @@ def _is_ordinary(gradient: Any) -> bool:
     return gradient is None or type(gradient) is torch.nn.Parameter
 
 
+_is_any_autocast = torch._C._is_any_autocast_enabled  # type: ignore[attr-defined]
 _is_batched = torch._C._functorch.is_legacy_batchedtensor  # type: ignore[attr-defined]
 _level = torch._C._functorch.maybe_current_level
 
@@ -438,19 +441,33 @@ class JointProgram:
         node.maybe_clear_saved_tensors()
         return found
 
-    # -- a backward that is itself differentiated
+    # -- a backward that is itself differentiated, or under autocast
+
+    def casts(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
+        """The gradients of all inputs, by operators that autocast sees, as eager's."""
+        with torch.enable_grad():
+            found = self.again(node, gradients, False, "autocast around the backward")
+        if found is None:
+            return self.backwards(node, gradients)
+        node.maybe_clear_saved_tensors()
+        return found
 
     def again(
         self, node: Any, gradients: Sequence[Any], taped: bool, why: str, kept: Kept | None = None
-    ) -> Sequence[Any]:
+    ) -> Any:
         """The gradients of all inputs, with a history if `taped`: by a program with a backward of
-        its own, else the calls run again under autograd and are differentiated. `kept`: the saved
-        inputs of a node that has dropped them."""
+        its own, or for the autocast around the backward; else the calls run again under autograd
+        and are differentiated. None if that autocast changes nothing. `kept`: the saved inputs of a
+        node that has dropped them."""
         plan, fault = self.plan, None
         saved = node.saved_tensors if self._saves and kept is None else ()
         before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
-        if taped:
-            done, fault = _tried(self._by_program, node, gradients, before, numbers)
+        casts = second_order.casts_now()
+        why = f"{why} under autocast" if casts and taped else why
+        # Python code of a custom function may ask for autocast.
+        if taped != bool(casts) and kept is None and not (casts and plan.custom):
+            arguments = node, gradients, before, numbers
+            done, fault = _tried(self._by_program, *arguments, taped, casts)
             if isinstance(fault, CheckError):
                 raise fault
             if fault is None and not isinstance(done, str):
@@ -508,9 +525,16 @@ class JointProgram:
         return tuple(returned)
 
     def _by_program(
-        self, node: Any, gradients: Sequence[Any], before: Sequence[Any], numbers: Sequence[Any]
-    ) -> Sequence[Any] | str:
-        """The gradients of all inputs by a program; or why the calls must run again."""
+        self,
+        node: Any,
+        gradients: Sequence[Any],
+        before: Sequence[Any],
+        numbers: Sequence[Any],
+        taped: bool,
+        casts: second_order.Casts,
+    ) -> Sequence[Any] | str | None:
+        """The gradients of all inputs by a program; or why the calls must run again; or None where
+        autocast changes nothing."""
         plan = self.plan
         if self.second is None or not _all_ordinary(gradients):
             return "gradients that are not plain tensors"
@@ -525,19 +549,19 @@ class JointProgram:
             for one, order in zip(given, plan.orders, strict=True)
         ]
         random = node.random if plan.random else None
-        found = self.second.gradients(before, numbers, tangents, asked, random)
-        if isinstance(found, str):
+        with second_order.without_autocast(casts):
+            kind = taped, casts
+            found = self.second.gradients(before, numbers, tangents, asked, random, *kind)
+        if found is None or isinstance(found, str):
             return found
         return self._returned(node, dict(zip(asked, found, strict=True)))
 
     def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
         """Run the calls again with the random numbers and the autocast of the first run."""
         with contextlib.ExitStack() as around:
-            casts = dict(self.plan.casts)
-            for kind in ("cpu", "cuda"):
-                if kind in casts or torch.is_autocast_enabled(kind):
-                    cast = torch.autocast(kind, casts.get(kind), enabled=kind in casts)
-                    around.enter_context(cast)
+            around.enter_context(second_order.without_autocast(second_order.casts_now()))
+            for kind, dtype in self.plan.casts:
+                around.enter_context(torch.autocast(kind, dtype))
             if self.plan.random:
                 around.enter_context(rng_state.replayed_outside_vmap(node.random))
             return self.replay(*inputs)

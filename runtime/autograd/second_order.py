@@ -1,4 +1,4 @@
-"""A backward that is itself differentiated, as a program.
+"""A backward that is itself differentiated, or that runs under autocast, as a program.
 
 `SecondOrder(build)` keeps, for each kind of call, the program that computes the gradients of a
 region from its inputs and from the gradients of its results (`ir.trace.gradient_trace`). The
@@ -9,18 +9,21 @@ caller runs the region's calls again under autograd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from . import rng_state
 
-# (inputs, numbers, gradients of the results, wanted inputs) -> the program and, for each wanted
-# input, the position of its gradient among the results; or the reason why there is none.
+# (inputs, numbers, gradients of the results, wanted inputs, whether the gradients have a history,
+# autocast around the backward) -> the program and, for each wanted input, the position of its
+# gradient among the results; or the reason why there is none; or None where autocast changes nothing.
+Casts = tuple[tuple[str, torch.dtype], ...]
 Tensors = Sequence[torch.Tensor | None]
 Made = tuple[Callable[..., Any], tuple[int | None, ...]]
-Build = Callable[[Tensors, Sequence[Any], Tensors, Sequence[int]], Made | str]
+Build = Callable[[Tensors, Sequence[Any], Tensors, Sequence[int], bool, Casts], Made | str | None]
 
 # Kinds of calls that get a program; the calls of further kinds run again under autograd.
 LIMIT = 8
@@ -40,6 +43,21 @@ def is_needed(node: Any, edge: int) -> bool:
         return True
 
 
+def casts_now() -> Casts:
+    """Autocast: (device type, dtype) where it is on."""
+    kinds = filter(torch.is_autocast_enabled, ("cpu", "cuda"))
+    return tuple([(kind, torch.get_autocast_dtype(kind)) for kind in kinds])
+
+
+@contextlib.contextmanager
+def without_autocast(casts: Casts) -> Iterator[None]:
+    """Switch this autocast off."""
+    with contextlib.ExitStack() as around:
+        for kind, _ in casts:
+            around.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
 def is_observed() -> bool:
     """Whether a mode, hooks on saved tensors or anomaly mode see single operators."""
     return bool(
@@ -47,7 +65,6 @@ def is_observed() -> bool:
         or torch._C._len_torch_dispatch_stack()
         or _top_hooks(False) is not None
         or torch.is_anomaly_enabled()
-        or any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
     )
 
 
@@ -56,7 +73,7 @@ class SecondOrder:
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self._programs: dict[Any, Made | str] = {}
+        self._programs: dict[Any, Made | str | None] = {}
 
     def gradients(
         self,
@@ -65,23 +82,28 @@ class SecondOrder:
         tangents: Tensors,
         wanted: Sequence[int],
         random: rng_state.States | None,
-    ) -> list[torch.Tensor | None] | str:
-        """The gradients of the wanted inputs; or why no program computes them. An error is raised
-        once; later calls return it as the reason."""
+        taped: bool,
+        casts: Casts,
+    ) -> list[torch.Tensor | None] | str | None:
+        """The gradients of the wanted inputs; or why no program computes them; or None where
+        autocast changes nothing. An error is raised once; later calls return it as the reason."""
         given = [one for one in (*inputs, *tangents) if one is not None]
         key = (
             tuple([one is None for one in (*inputs, *tangents)]),
             tuple(wanted),
             tuple([(one.shape, one.stride(), one.requires_grad) for one in given]),
             tuple(numbers),
+            taped,
+            casts,
         )
-        made = self._programs.get(key)
-        if made is None and len(self._programs) >= LIMIT:
-            made = "its shapes and numbers vary"
+        if key not in self._programs and len(self._programs) >= LIMIT:
+            return "its shapes and numbers vary"
         try:
-            if made is None:
-                made = self._programs[key] = self._build(inputs, numbers, tangents, wanted)
-            if isinstance(made, str):
+            if key not in self._programs:
+                kind = taped, casts
+                self._programs[key] = self._build(inputs, numbers, tangents, wanted, *kind)
+            made = self._programs[key]
+            if made is None or isinstance(made, str):
                 return made
             program, places = made
             found = _with_numbers_of(random, program, given)

@@ -484,6 +484,46 @@ def test_second_derivatives_inside(function: Any) -> None:
     assert len(jitted.report().breaks) == (function not in (Square, Swish)), jitted.report()
 
 
+class Multiplied(Function):
+    @staticmethod
+    def forward(ctx: Any, x: T, w: T) -> T:
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> tuple[T, T]:
+        x, w = ctx.saved_tensors
+        return g @ w.t(), x.t() @ g
+
+
+class AsksAutocast(Multiplied):
+    @staticmethod
+    def backward(ctx: Any, g: T) -> tuple[T, T]:
+        x, w = ctx.saved_tensors
+        scale = 2 if torch.is_autocast_enabled("cpu") else 3
+        return g @ w.t() * scale, x.t() @ g
+
+
+@pytest.mark.parametrize("function", [Multiplied, AsksAutocast, Cast])
+def test_a_backward_under_autocast(function: Any) -> None:
+    """Its Python code sees autocast where the caller of the backward has it on."""
+    call = lambda x, w: function.apply(x, w).tanh()
+    jitted, found = graftjit.jit(call), []
+    for run in (call, jitted, jitted):
+        torch.manual_seed(0)
+        x, w = (torch.randn(8, 8, requires_grad=True) for _ in range(2))
+        y = run(x, w).sum()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y.backward()
+        found.append((x.grad, w.grad))
+        run(x, w).sum().backward()
+        found[-1] += (x.grad.clone(), w.grad.clone())
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+    report = jitted.report()
+    assert report.breaks or "FB317" in str(report)
+
+
 def test_hooks() -> None:
     def f(x: T, w: T) -> T:
         return Swish.apply(x * w)
