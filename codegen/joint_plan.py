@@ -31,8 +31,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         saved=halves.saved,
         witnesses=halves.witnesses,
         dirty=dirty,
-        # Several results share a node because of what they share: `saved` says whether it is freed.
-        frees=joint.frees == (True,),
+        clashes=joint.clashes,
         parameters=joint.parameters,
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
         random=rng_state.drawn_from(graph),

@@ -178,6 +178,7 @@ class _Segment:
         joint = self.joint
         found = [joint.found[at] for at in self.own]
         owners = [joint.owners[at] for at in self.segment.results]
+        results = list(enumerate(self.segment.results))
         return replace(
             joint,
             pieces=tuple(joint.pieces[at] for at in self.own),
@@ -194,7 +195,10 @@ class _Segment:
             owners=tuple(map(owners.index, owners)),
             ages=tuple(joint.ages[at] for at in self.segment.results),
             inner=(),
-            frees=tuple(joint.frees[at] for at in self.segment.results),
+            clashes=tuple(
+                frozenset(number for number, by in results if by in joint.clashes[at])
+                for _, at in results
+            ),
             views_inside=(),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 from ..graph.nodes import Node
@@ -42,11 +43,33 @@ def passed_through(
     return tuple(inner), tuple(at for end, at in views.items() if end in passed)
 
 
-def frees_by_result(_owner: Any, results: Sequence[Any], ends: Sequence[Any]) -> tuple[bool, ...]:
-    """For each of these nodes, whether one of those between it and the `ends` saves a tensor. Runs
-    inside a trace."""
+def clashes_of(
+    _owner: Any, results: Sequence[Any], ends: Sequence[Any]
+) -> tuple[frozenset[int], ...]:
+    """For each of these nodes those, by position, whose backward frees what it needs: a node that
+    saves a tensor is behind both of them, before the others and the `ends`. Runs inside a trace."""
     stops = {*results, *ends}
-    return tuple(any(map(saves, nodes_behind([node], stops))) for node in results)
+    behind: dict[Any, list[Any]] = {}
+    for node in nodes_behind(results, stops):
+        before = [one for one, _ in getattr(node, "next_functions", ())]
+        behind[node] = [one for one in before if one is not None and one not in stops]
+    # for each node the results that it is behind, as bits
+    masks = dict.fromkeys(behind, 0)
+    for at, node in enumerate(results):
+        masks[node] |= 1 << at
+    saving: set[int] = set()
+    # those before come last
+    for node in reversed(list(TopologicalSorter(behind).static_order())):
+        mask = masks[node]
+        for one in behind[node]:
+            masks[one] |= mask
+        if mask not in saving and saves(node):
+            saving.add(mask)
+    numbers = range(len(results))
+    return tuple(
+        frozenset(by for by in numbers if any(mask >> at & mask >> by & 1 for mask in saving))
+        for at in numbers
+    )
 
 
 def saves(node: Any) -> bool:

@@ -22,7 +22,7 @@ from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
-from .inner_results import edge_of, frees_by_result, nodes_behind, passed_through
+from .inner_results import clashes_of, edge_of, nodes_behind, passed_through
 from .output_views import Found, NoRoots, roots_of
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Joint:
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
     inner       the positions in `results` of those that other results depend on
-    frees       for each result, whether a node between it and other results saves a value in eager
-                mode, so that a second backward raises
+    clashes     for each result those whose backward, in eager mode, frees what its own needs: a
+                node behind both of them saves a tensor
     views_inside
                 the outputs, by position, that are views and that other results depend on. Torch's
                 autograd computes what their gradients add to that of their memory
@@ -81,7 +81,7 @@ class Joint:
     arrived: tuple[Node | None, ...]
     kept: frozenset[Node]
     inner: tuple[int, ...] = ()
-    frees: tuple[bool, ...] = ()
+    clashes: tuple[frozenset[int], ...] = ()
     views_inside: tuple[int, ...] = ()
     custom: tuple[tuple[Node, ...], ...] = ()
     casts: tuple[tuple[str, torch.dtype], ...] = ()
@@ -125,7 +125,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     pieces = *roots.pieces, *(one.node for one in hidden)
     tracer.custom_gradients().clear()
     try:
-        frees, _ = tracer.beside(frees_by_result, functions, [one for one, _ in replaced])
+        clashes, _ = tracer.beside(clashes_of, functions, [one for one, _ in replaced])
         made_by, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
     # autograd raises a RuntimeError when the program runs its backward
     except (CannotTrace, RuntimeError) as error:
@@ -149,7 +149,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         arrived,
         memory_read(nodes, pieces),
         (*inner, *range(len(ghosts), len(made))),
-        frees,
+        clashes,
         views_inside,
         tuple(tracer.custom_gradients()),
         _casts(),

@@ -102,7 +102,7 @@ class Following:
             return super().apply(*gradients)  # type: ignore[misc]
         with torch.enable_grad():
             found = self.joint.again(self, gradients, False, why)
-        self.maybe_clear_saved_tensors()
+        self.joint.release(self, gradients)
         return found
 
     def _why(self: Any, gradients: Any) -> str:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 
 from ...ir.dataclass import dataclass
@@ -26,6 +25,7 @@ from ..process import faults
 from . import (
     current_inputs,
     custom_function,
+    lasting,
     rng_state,
     saving_hooks,
     second_order,
@@ -34,6 +34,7 @@ from .edge_order import arranged
 from .held_inputs import Held, Holder, gone
 from .result_nodes import function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
+from .second_order import all_ordinary
 
 Tensors = tuple[torch.Tensor, ...]
 # A backward program, and for each wanted input the position of its gradient among the results.
@@ -46,6 +47,7 @@ Call = tuple[tuple[Any, ...], tuple[Any, ...], Held]
 _CALLED_AGAIN = (
     "Its backward runs the forward's calls again: the gradients are right, but take longer."
 )
+_is_any_autocast = torch._C._is_any_autocast_enabled  # type: ignore[attr-defined]
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 # The saved inputs of a node and the state of its call, with which the calls can run again.
 Kept = tuple[Sequence[torch.Tensor], Call]
@@ -68,7 +70,7 @@ class Plan:
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
-    frees       whether a second backward raises in eager mode, as the first one frees what is saved
+    clashes     for each of `results` those whose backward, in eager mode, frees what its own needs
     dirty       pieces that are inputs written in place, as autograd knows: piece -> input
     parameters  inputs that live as long as a module
     numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
@@ -93,7 +95,7 @@ class Plan:
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
-    frees: bool
+    clashes: tuple[frozenset[int], ...]
     dirty: dict[int, int]
     parameters: tuple[int, ...]
     numbers: tuple[tuple[Any, ...], ...]
@@ -130,6 +132,8 @@ class GraftBackward(BackwardCFunction):
 
     joint: JointProgram
     call: Call
+    # the saved tensors after a backward that has not freed them
+    remaining: lasting.Lasting | None = None
     # of the saved tensors, if saved-tensor hooks were active
     layouts: Sequence[saving_hooks.Layout | None] = ()
     # the inputs that the backward reads as they are when it runs
@@ -140,34 +144,16 @@ class GraftBackward(BackwardCFunction):
         engine calls this."""
         if torch.is_grad_enabled():
             return self.joint.again(self, gradients, True, "a backward with create_graph=True")
-        if not _all_ordinary(gradients):
+        if not all_ordinary(gradients):
             with torch.enable_grad():
                 found = self.joint.again(
                     self, gradients, False, "gradients that are not plain tensors"
                 )
-            self.maybe_clear_saved_tensors()
+            self.joint.release(self, gradients)
             return found
         if _is_any_autocast():
             return self.joint.casts(self, gradients)
         return self.joint.backwards(self, gradients)
-
-
-def _is_ordinary(gradient: Any) -> bool:
-    """Whether a program can take a gradient: it is no batched, sparse or subclassed tensor."""
-    if type(gradient) is torch.Tensor:
-        return gradient.layout is torch.strided and not _is_batched(gradient)
-    return gradient is None or type(gradient) is torch.nn.Parameter
-
-
-_is_any_autocast = torch._C._is_any_autocast_enabled  # type: ignore[attr-defined]
-_is_batched = torch._C._functorch.is_legacy_batchedtensor  # type: ignore[attr-defined]
-_level = torch._C._functorch.maybe_current_level
-
-
-def _all_ordinary(gradients: Sequence[Any]) -> bool:
-    """Whether all gradients are ordinary and no transform, which may follow them, is active."""
-    outside = forward_ad._current_level < 0 and _level() is None
-    return outside and all(map(_is_ordinary, gradients))
 
 
 def node_of(joint: JointProgram) -> Any:
@@ -232,12 +218,15 @@ class JointProgram:
         self._held = Holder(plan.kept_beside(saved), plan.parameters, plan.before)
         places = [place for place, (kind, _) in enumerate(plan.saved) if kind == "input"]
         self._inputs_saved = [plan.saved[place][1] for place in places]
-        self._saved_inputs = chosen(places)  # among the saved tensors
+        self._places_of_inputs = places  # among the saved tensors
+        self._saved_inputs = chosen(places)
         self._current = [at for kind, at in plan.saved if kind == "current"]
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = chosen(self._places())
         # Otherwise the node may run as often as autograd calls it.
-        self._saves = bool(len(plan.saved) > len(self._current) or plan.witnesses or plan.frees)
+        saves = len(plan.saved) > len(self._current) or plan.witnesses or any(plan.clashes)
+        self._saves = bool(saves)
+        self._lasts = self._saves and lasting.lasts(plan.clashes)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
@@ -356,7 +345,7 @@ class JointProgram:
             if found is None:
                 return self._without(node, gradients, error, "could not be built")
         run, places = found
-        arguments = list(node.saved_tensors) if self._saves else []
+        arguments = list(self._saved_of(node, gradients))
         if node.layouts:
             arguments = saving_hooks.restored(arguments, node.layouts)
         del arguments[len(plan.saved) - len(self._current) :]
@@ -364,9 +353,9 @@ class JointProgram:
             arguments += current_inputs.read(node.current)
         inputs = self._saved_inputs(arguments)
         # Drop the node's own references here, unless autograd must retain the graph.
-        node.maybe_clear_saved_tensors()
+        self.release(node, gradients)
         call = numbers, further, held = node.call
-        if held and plan.saved and not _keeps_graph():
+        if held and plan.saved and node.remaining is None and not _keeps_graph():
             node.call = numbers, further, []
         failed: Exception | None = None
         try:
@@ -391,6 +380,21 @@ class JointProgram:
         if self._twin is not None and not (node.layouts or current_inputs.written(node.current)):
             self._twin.compare(node.begun, given, self._by_input(returned))
         return tuple(returned)
+
+    def _saved_of(self, node: Any, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
+        """The tensors that a node has saved. Raises where these results have freed them."""
+        if self._lasts:
+            return lasting.saved_of(node, self._present(gradients), self.plan.clashes)  # type: ignore[no-any-return]
+        return node.saved_tensors if self._saves else ()
+
+    def release(self, node: Any, gradients: Sequence[Any]) -> None:
+        """Drop what a node has saved, unless autograd retains the graph or other results need it."""
+        if self._lasts:
+            lasting.keep(node, self._present(gradients), self.plan.clashes, self._places_of_inputs)
+        node.maybe_clear_saved_tensors()
+
+    def _present(self, gradients: Sequence[Any]) -> list[int]:
+        return [at for at, one in enumerate(self.plan.results) if gradients[one] is not None]
 
     def _run(
         self, run: Any, arguments: list[Any], _node: Any, _gradients: Sequence[Any], _kept: Kept
@@ -438,7 +442,7 @@ class JointProgram:
         except GraftError as another:
             raise another from error
         faults.warn_of_fault(self.plan.name, error, _CALLED_AGAIN)
-        node.maybe_clear_saved_tensors()
+        self.release(node, gradients)
         return found
 
     # -- a backward that is itself differentiated, or under autocast
@@ -449,7 +453,7 @@ class JointProgram:
             found = self.again(node, gradients, False, "autocast around the backward")
         if found is None:
             return self.backwards(node, gradients)
-        node.maybe_clear_saved_tensors()
+        self.release(node, gradients)
         return found
 
     def again(
@@ -460,7 +464,7 @@ class JointProgram:
         and are differentiated. None if that autocast changes nothing. `kept`: the saved inputs of a
         node that has dropped them."""
         plan, fault = self.plan, None
-        saved = node.saved_tensors if self._saves and kept is None else ()
+        saved = self._saved_of(node, gradients) if kept is None else ()
         before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
         casts = second_order.casts_now()
         why = f"{why} under autocast" if casts and taped else why
@@ -536,7 +540,7 @@ class JointProgram:
         """The gradients of all inputs by a program; or why the calls must run again; or None where
         autocast changes nothing."""
         plan = self.plan
-        if self.second is None or not _all_ordinary(gradients):
+        if self.second is None or not all_ordinary(gradients):
             return "gradients that are not plain tensors"
         if second_order.is_observed():
             return "a mode or hooks on saved tensors see single operators"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import rng_state
 
@@ -29,6 +30,23 @@ Build = Callable[[Tensors, Sequence[Any], Tensors, Sequence[int], bool, Casts], 
 LIMIT = 8
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
 _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
+
+
+def _is_ordinary(gradient: Any) -> bool:
+    """Whether a program can take a gradient: it is no batched, sparse or subclassed tensor."""
+    if type(gradient) is torch.Tensor:
+        return gradient.layout is torch.strided and not _is_batched(gradient)
+    return gradient is None or type(gradient) is torch.nn.Parameter
+
+
+_is_batched = torch._C._functorch.is_legacy_batchedtensor  # type: ignore[attr-defined]
+_level = torch._C._functorch.maybe_current_level
+
+
+def all_ordinary(gradients: Sequence[Any]) -> bool:
+    """Whether all gradients are ordinary and no transform, which may follow them, is active."""
+    outside = forward_ad._current_level < 0 and _level() is None
+    return outside and all(map(_is_ordinary, gradients))
 
 
 def is_needed(node: Any, edge: int) -> bool:

@@ -361,7 +361,10 @@ AUTOCAST: dict[str, Any] = {
     "two nodes": (_matmuls, {}),
     "part of the results": (lambda x, w: (_matmuls(x, w)[0], x @ w), {}),
     "random numbers": (lambda x, w: torch.dropout(x @ w, 0.5, True) @ w, {}),
-    "segments by leaves": (lambda x, w: (x @ w @ w).tanh(), {"config": graftjit.JitConfig(segments=2)}),
+    "segments by leaves": (
+        lambda x, w: (x @ w @ w).tanh(),
+        {"config": graftjit.JitConfig(segments=2)},
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -482,6 +483,92 @@ def test_second_derivatives_inside(function: Any) -> None:
         else:
             torch.testing.assert_close(ours, found[2])
     assert len(jitted.report().breaks) == (function not in (Square, Swish)), jitted.report()
+
+
+class Masked(Function):
+    """Keeps a tensor in an attribute of `ctx`, and saves none."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T) -> T:
+        ctx.mask = (x > 0) * 2.0
+        return x * ctx.mask
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        return g * ctx.mask
+
+
+def two_of_an_attribute(x: T) -> Any:
+    h = Masked.apply(x)
+    return h.sin(), h.cos()
+
+
+def three_of_attributes(x: T) -> Any:
+    h = Packed.apply(x, [x])
+    return h.sin(), h * 2, h.sum()
+
+
+def of_both_results(x: T) -> Any:
+    p, q = Product.apply(x, x * 2)
+    return p * 2, q * 3, Masked.apply(p + q)
+
+
+def in_part(x: T) -> Any:
+    """The first and the last share nothing that is saved."""
+    a, b = x.sin(), Masked.apply(x)
+    return a * b, b * 1, a + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Masked.apply,
+        lambda x: Masked.apply(x).sin(),
+        two_of_an_attribute,
+        three_of_attributes,
+        of_both_results,
+        in_part,
+    ],
+)
+def test_a_backward_frees_what_it_frees_in_eager_mode(function: Any) -> None:
+    """Tensors in attributes of `ctx` are not freed, and nothing that only other results need."""
+    jitted = graftjit.jit(lambda x: function(x))
+    made = function(t(4))
+    n = len(made) if isinstance(made, tuple) else 1
+    for order in itertools.product(range(n), repeat=3):
+        for retain in (False, True):
+            found = [backwards(one, order, retain) for one in (function, jitted)]
+            assert list(map(type, found[0])) == list(map(type, found[1])), (order, retain)
+            for a, b in zip(*found, strict=True):
+                assert a == b if isinstance(a, str) else torch.allclose(a, b), (order, retain)
+    assert not jitted.report().breaks
+
+
+def backwards(function: Any, order: Any, retain: bool) -> list[Any]:
+    """The gradients after backwards of these results, of which the first one retains the graph or
+    not; or what is raised."""
+    x = t(4)
+    made = function(x)
+    results = made if isinstance(made, tuple) else (made,)
+    found: list[Any] = []
+    for number, at in enumerate(order):
+        try:
+            results[at].sum().backward(retain_graph=retain and number == 0)
+        except RuntimeError as error:
+            return [*found, str(error)]
+        assert x.grad is not None
+        found.append(x.grad.clone())
+    return found
+
+
+def test_a_write_between_two_backwards_of_what_is_not_freed() -> None:
+    for function in (graftjit.jit(lambda x: in_part(x)), in_part):
+        x = t(4) * 1
+        _, b, a = function(x)
+        b.sum().backward()
+        x.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            a.sum().backward()
 
 
 class Multiplied(Function):
