@@ -28,22 +28,27 @@ def second_order(graph: Graph, compile_whole: CompileWhole) -> SecondOrder:
         numbers: Sequence[Any],
         tangents: Sequence[Any],
         wanted: Sequence[int],
+        results: Sequence[Any],
         taped: bool,
         casts: Casts,
     ) -> Made | str | None:
-        arguments = graph, inputs, numbers, tangents, wanted, taped
+        arguments = graph, inputs, numbers, tangents, wanted, results, taped
         try:
-            made, places = gradient_trace(*arguments, casts)
-            if casts and not taped and _steps(made) == _steps(gradient_trace(*arguments)[0]):
+            trace = gradient_trace(*arguments, casts)
+            plain = gradient_trace(*arguments) if casts and not taped else None
+            if plain is not None and _steps(trace.graph) == _steps(plain.graph):
                 return None
         except NoGradientTrace as error:
             return f"its gradients cannot be traced: {error}"
+        made = trace.graph
         if made.needs_grad and not isinstance(made.joint, Joint):
             return f"its gradients have no backward: {made.joint and made.joint.reason}"
         program = compile_whole(made)
         if isinstance(program, str):
             return program
-        return (program if made.needs_grad else _without_history(program)), places
+        if not made.needs_grad:
+            program = _without_history(program)
+        return Made(program, trace.places, trace.results, trace.history)
 
     return SecondOrder(build)
 

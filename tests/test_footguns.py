@@ -75,42 +75,6 @@ def test_functions_of_torch_call_what_they_called_when_they_were_compiled(
     assert graftjit.jit(lambda x: relu(x))(x).tolist() == [101, 101]
 
 
-def test_a_hook_that_a_second_derivative_reaches_through_a_saved_result() -> None:
-    """Eager's exp saves its result for its backward, so the second derivative passes through `y` and its hook. A backward that is
-    itself differentiated runs the calls again, on tensors that are not `y`."""
-    found = []
-    for function in (torch.exp, graftjit.jit(lambda x: torch.exp(x))):
-        seen: list[Any] = []
-        x = ones()
-        y = function(x)
-        y.register_hook(lambda g, seen=seen: seen.append(g))
-        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-        g.sum().backward()
-        found.append(len(seen))
-    assert found == [2, 1]  # silent
-
-
-def test_a_second_derivative_frees_nothing_of_the_first_backward() -> None:
-    """In eager the backward of the gradient passes through the nodes of the forward and frees what
-    they saved. The program of the gradients leads to the leaves and frees what it has saved itself."""
-
-    def part(x: torch.Tensor) -> torch.Tensor:
-        return (x.exp() * x).sum()
-
-    raised = []
-    for f in (part, graftjit.jit(part)):
-        x = torch.ones(3, requires_grad=True)
-        y = f(x)
-        (gradient,) = torch.autograd.grad(y, x, create_graph=True)
-        torch.autograd.grad(gradient.sum(), x)
-        try:
-            y.backward()
-            raised.append(False)
-        except RuntimeError:
-            raised.append(True)
-    assert raised == [True, False]
-
-
 def test_hooks_of_three_leaves_run_in_another_order_where_other_nodes_wait() -> None:
     """Autograd's engine keeps the nodes that can run in a heap. A compiled part enters all its leaves at once, and eager enters them
     one by one. In which order they leave the heap depends on what else is in it, which is not known when the node is made."""

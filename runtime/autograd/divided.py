@@ -326,7 +326,7 @@ class _First(JointProgram):
         token.passage = passage  # type: ignore[attr-defined]
         return token
 
-    def _edge_of(self, at: int) -> int:
+    def edge_of(self, at: int) -> int:
         return self._edges.get(at, self._token_at)
 
     def _returned(self, node: Any, found: Mapping[int, Any]) -> Sequence[Any]:

@@ -23,7 +23,7 @@ class SpentBackward(BackwardCFunction):
     """The autograd node of a freed history."""
 
     def apply(self, *_gradients: Any) -> Any:
-        raise _used_up()
+        raise used_up()
 
 
 class Spent(torch.autograd.Function):
@@ -50,7 +50,7 @@ def _leaf() -> torch.Tensor:
     return torch.zeros((), requires_grad=True, device="cpu")
 
 
-def _used_up() -> BaseException:
+def used_up() -> BaseException:
     """The exception that torch raises at a second backward, with torch's own text."""
     with torch.enable_grad():
         leaf = torch.ones((), requires_grad=True, device="cpu")

@@ -26,6 +26,7 @@ from . import (
     current_inputs,
     custom_function,
     lasting,
+    passing,
     rng_state,
     saving_hooks,
     second_order,
@@ -138,12 +139,25 @@ class GraftBackward(BackwardCFunction):
     layouts: Sequence[saving_hooks.Layout | None] = ()
     # the inputs that the backward reads as they are when it runs
     current: current_inputs.Kept = (), (), ()
+    # what it represents of eager's nodes, once it has been differentiated with a history
+    passed: passing.Passed | None = None
+
+    def drop(self) -> None:
+        """Free what is saved, unless autograd must retain the graph."""
+        self.remaining = None
+        self.maybe_clear_saved_tensors()
+        numbers, further, held = self.call
+        if held and self.joint.plan.saved and not _keeps_graph():
+            self.call = numbers, further, []
 
     def apply(self, *gradients: Any) -> Any:
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
         engine calls this."""
         if torch.is_grad_enabled():
-            return self.joint.again(self, gradients, True, "a backward with create_graph=True")
+            found = self.joint.again(self, gradients, True, "a backward with create_graph=True")
+            if self.passed is not None:
+                self.passed.run(self, gradients)
+            return found
         if not all_ordinary(gradients):
             with torch.enable_grad():
                 found = self.joint.again(
@@ -223,6 +237,12 @@ class JointProgram:
         self._current = [at for kind, at in plan.saved if kind == "current"]
         self._constants = [tensor for kind, tensor in plan.saved if kind == "constant"]
         self._kept = chosen(self._places())
+        # (place among the saved tensors, position) of the results that are saved
+        self._results_saved = [
+            (place, plan.results.index(at))
+            for place, at in enumerate(self._places())
+            if at in plan.results
+        ]
         # Otherwise the node may run as often as autograd calls it.
         saves = len(plan.saved) > len(self._current) or plan.witnesses or any(plan.clashes)
         self._saves = bool(saves)
@@ -235,6 +255,8 @@ class JointProgram:
         self._passed = chosen(passed)
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
+        # What gradients lead to where the calls run again.
+        self.histories: dict[Any, Any] = {}
         self._node = node_of(self) if plan.results else None
         # Results that share the node have nodes of their own before it.
         self._apart: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None
@@ -334,6 +356,8 @@ class JointProgram:
     def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
         """The gradients of all inputs."""
         plan = self.plan
+        if node.passed is not None:
+            node.passed.run(node, gradients)
         given, orders = gradients, plan.orders
         if self._plain:
             given = [gradients[at] for at in plan.results]
@@ -352,11 +376,8 @@ class JointProgram:
         if self._current:
             arguments += current_inputs.read(node.current)
         inputs = self._saved_inputs(arguments)
-        # Drop the node's own references here, unless autograd must retain the graph.
+        call = numbers, _, _ = node.call
         self.release(node, gradients)
-        call = numbers, further, held = node.call
-        if held and plan.saved and node.remaining is None and not _keeps_graph():
-            node.call = numbers, further, []
         failed: Exception | None = None
         try:
             for one, order in zip(given, orders, strict=True):
@@ -391,7 +412,10 @@ class JointProgram:
         """Drop what a node has saved, unless autograd retains the graph or other results need it."""
         if self._lasts:
             lasting.keep(node, self._present(gradients), self.plan.clashes, self._places_of_inputs)
-        node.maybe_clear_saved_tensors()
+        if node.remaining is None:
+            node.drop()
+        else:
+            node.maybe_clear_saved_tensors()
 
     def _present(self, gradients: Sequence[Any]) -> list[int]:
         return [at for at, one in enumerate(self.plan.results) if gradients[one] is not None]
@@ -468,9 +492,13 @@ class JointProgram:
         before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
         casts = second_order.casts_now()
         why = f"{why} under autocast" if casts and taped else why
+        results: list[Any] = [None] * len(plan.results)
+        if taped:
+            for place, at in self._results_saved:
+                results[at] = saved[place]
         # Python code of a custom function may ask for autocast.
         if taped != bool(casts) and kept is None and not (casts and plan.custom):
-            arguments = node, gradients, before, numbers
+            arguments = node, gradients, before, numbers, results
             done, fault = _tried(self._by_program, *arguments, taped, casts)
             if isinstance(fault, CheckError):
                 raise fault
@@ -478,7 +506,11 @@ class JointProgram:
                 return done
             why = f"{why}: {done if fault is None else fault}"
         self._tell(why)
-        found = self._by_calls(node, gradients, taped, before, numbers)
+        if taped and all_ordinary(gradients):
+            made = second_order.by_calls(self, node, gradients, before, numbers, results)
+            found = self._returned(node, made)
+        else:
+            found = self._by_calls(node, gradients, taped, before, numbers)
         # If the calls raise too, this is eager's error; else an internal error.
         if fault is not None:
             faults.warn_of_fault(plan.name, fault, _CALLED_AGAIN)
@@ -499,13 +531,13 @@ class JointProgram:
         ]
         inputs = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
         inputs += numbers
-        pieces = plan.pieces_of(self._replayed(node, inputs), inputs)
+        pieces = plan.pieces_of(self.replayed(node, inputs), inputs)
         pairs = [
             (piece, gradients[at])
             for piece, at in zip(pieces, plan.results, strict=True)
             if gradients[at] is not None
         ]
-        asked = [at for at in plan.wanted if node.needs_input_grad[self._edge_of(at)]]
+        asked = [at for at in plan.wanted if node.needs_input_grad[self.edge_of(at)]]
         found: Sequence[Any] = ()
         if pairs and asked:
             found = torch.autograd.grad(
@@ -517,7 +549,7 @@ class JointProgram:
             )
         return self._returned(node, dict(zip(asked, found, strict=False)))
 
-    def _edge_of(self, at: int) -> int:
+    def edge_of(self, at: int) -> int:
         """The position of the edge of the node along which this input's gradient leaves."""
         return self._edges[at]
 
@@ -534,6 +566,7 @@ class JointProgram:
         gradients: Sequence[Any],
         before: Sequence[Any],
         numbers: Sequence[Any],
+        results: Sequence[Any],
         taped: bool,
         casts: second_order.Casts,
     ) -> Sequence[Any] | str | None:
@@ -545,7 +578,7 @@ class JointProgram:
         if second_order.is_observed():
             return "a mode or hooks on saved tensors see single operators"
         given = [gradients[at] for at in plan.results]
-        asked = [at for at in plan.wanted if second_order.is_needed(node, self._edge_of(at))]
+        asked = [at for at in plan.wanted if passing.is_needed(node, self.edge_of(at))]
         if not asked or all(one is None for one in given):
             return self._returned(node, {})
         tangents = [
@@ -553,14 +586,18 @@ class JointProgram:
             for one, order in zip(given, plan.orders, strict=True)
         ]
         random = node.random if plan.random else None
+        begin = passing.next_number()
         with second_order.without_autocast(casts):
-            kind = taped, casts
-            found = self.second.gradients(before, numbers, tangents, asked, random, *kind)
-        if found is None or isinstance(found, str):
-            return found
+            arguments = before, numbers, tangents, asked, results, random
+            made = self.second.gradients(*arguments, taped, casts)
+        if made is None or isinstance(made, str):
+            return made
+        found, how = made
+        if taped:
+            passing.follow(node, found, how.history, begin)
         return self._returned(node, dict(zip(asked, found, strict=True)))
 
-    def _replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
+    def replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
         """Run the calls again with the random numbers and the autocast of the first run."""
         with contextlib.ExitStack() as around:
             around.enter_context(second_order.without_autocast(second_order.casts_now()))

@@ -16,20 +16,34 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from . import rng_state
+from ...ir.dataclass import dataclass
+from ...ir.trace.gradient_history import History, Run, differentiated, entered, history
+from . import passing, rng_state
 
-# (inputs, numbers, gradients of the results, wanted inputs, whether the gradients have a history,
-# autocast around the backward) -> the program and, for each wanted input, the position of its
-# gradient among the results; or the reason why there is none; or None where autocast changes nothing.
 Casts = tuple[tuple[str, torch.dtype], ...]
 Tensors = Sequence[torch.Tensor | None]
-Made = tuple[Callable[..., Any], tuple[int | None, ...]]
-Build = Callable[[Tensors, Sequence[Any], Tensors, Sequence[int], bool, Casts], Made | str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A program: see `ir.trace.gradient_trace.GradientTrace`."""
+
+    program: Callable[..., Any]
+    places: tuple[int | None, ...]
+    results: tuple[int, ...]
+    history: History
+
+
+# (inputs, numbers, gradients of the results, wanted inputs, saved results, whether the gradients
+# have a history, autocast around the backward) -> the program; or the reason why there is none; or
+# None where autocast changes nothing.
+Build = Callable[
+    [Tensors, Sequence[Any], Tensors, Sequence[int], Tensors, bool, Casts], Made | str | None
+]
 
 # Kinds of calls that get a program; the calls of further kinds run again under autograd.
 LIMIT = 8
 _top_hooks = torch._C._autograd._top_saved_tensors_default_hooks  # type: ignore[attr-defined]
-_will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
 
 
 def _is_ordinary(gradient: Any) -> bool:
@@ -47,18 +61,6 @@ def all_ordinary(gradients: Sequence[Any]) -> bool:
     """Whether all gradients are ordinary and no transform, which may follow them, is active."""
     outside = forward_ad._current_level < 0 and _level() is None
     return outside and all(map(_is_ordinary, gradients))
-
-
-def is_needed(node: Any, edge: int) -> bool:
-    """Whether the running backward uses the gradient that `node` gives along this edge."""
-    behind = node.next_functions[edge][0]
-    if behind is None or not node.needs_input_grad[edge]:
-        return False
-    try:
-        return bool(_will_run(behind))
-    # a leaf whose gradient is requested by name
-    except RuntimeError:
-        return True
 
 
 def casts_now() -> Casts:
@@ -99,15 +101,17 @@ class SecondOrder:
         numbers: Sequence[Any],
         tangents: Tensors,
         wanted: Sequence[int],
+        results: Tensors,
         random: rng_state.States | None,
         taped: bool,
         casts: Casts,
-    ) -> list[torch.Tensor | None] | str | None:
-        """The gradients of the wanted inputs; or why no program computes them; or None where
-        autocast changes nothing. An error is raised once; later calls return it as the reason."""
+    ) -> tuple[list[torch.Tensor | None], Made] | str | None:
+        """The gradients of the wanted inputs, and what has computed them; or why no program
+        computes them; or None where autocast changes nothing. An error is raised once; later calls
+        return it as the reason."""
         given = [one for one in (*inputs, *tangents) if one is not None]
         key = (
-            tuple([one is None for one in (*inputs, *tangents)]),
+            tuple([one is None for one in (*inputs, *tangents, *results)]),
             tuple(wanted),
             tuple([(one.shape, one.stride(), one.requires_grad) for one in given]),
             tuple(numbers),
@@ -118,17 +122,17 @@ class SecondOrder:
             return "its shapes and numbers vary"
         try:
             if key not in self._programs:
-                kind = taped, casts
+                kind = results, taped, casts
                 self._programs[key] = self._build(inputs, numbers, tangents, wanted, *kind)
             made = self._programs[key]
             if made is None or isinstance(made, str):
                 return made
-            program, places = made
-            found = _with_numbers_of(random, program, given)
+            given += [results[at] for at in made.results]
+            found = _with_numbers_of(random, made.program, given)
         except Exception as error:
             self._programs[key] = f"its program failed: {type(error).__name__}: {error}"
             raise
-        return [None if at is None else found[at] for at in places]
+        return [None if at is None else found[at] for at in made.places], made
 
 
 def _with_numbers_of(
@@ -138,3 +142,47 @@ def _with_numbers_of(
         return program(*given)
     with rng_state.replayed(random):
         return program(*given)
+
+
+def by_calls(
+    joint: Any,
+    node: Any,
+    gradients: Tensors,
+    before: Tensors,
+    numbers: Sequence[Any],
+    results: Tensors,
+) -> dict[int, torch.Tensor | None]:
+    """The gradients of inputs, with a history: the calls of `joint` run again under autograd.
+
+    gradients  those that `node` got; `results`: the results that it has saved, None for others
+    before     the inputs of the call as they were before it, `numbers`: its numbers
+    """
+    plan = joint.plan
+    tangents = tuple([gradients[at] for at in plan.results])
+    asked = [at for at in plan.wanted if node.needs_input_grad[joint.edge_of(at)]]
+    if not asked or all(one is None for one in tangents):
+        return {}
+    saved = [at for at, one in enumerate(results) if one is not None]
+    key = tuple(asked), *[one is None for one in (*tangents, *results)]
+    past = joint.histories.get(key)
+    earlier = () if past is None else past.reached()
+    while True:
+        points = entered(tuple(before), tuple([results[at] for at, _ in earlier]), earlier)
+        inputs: list[Any] = list(points)
+        for at in plan.written:
+            inputs[at] = inputs[at].clone()
+        outputs = joint.replayed(node, [*inputs, *numbers])
+        found = differentiated(
+            outputs, tuple(inputs), points, tuple(asked), tangents, plan.found, earlier
+        )
+        if past is not None:
+            break
+        run = Run(plan.pieces_of(outputs, inputs), points, earlier)
+        past = history(found, [run], saved)
+        if past.reached() == earlier:
+            joint.histories[key] = past
+            break
+        earlier, past = past.reached(), None
+    if node.passed is None or not node.passed.earlier:
+        passing.follow(node, found, past, passing.next_number())
+    return dict(zip(asked, found, strict=True))
