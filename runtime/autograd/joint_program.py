@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -33,7 +34,7 @@ from . import (
 )
 from .edge_order import arranged
 from .held_inputs import Held, Holder, gone
-from .result_nodes import function_of, mark_dirty, with_nodes
+from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
 
@@ -141,6 +142,8 @@ class GraftBackward(BackwardCFunction):
     current: current_inputs.Kept = (), (), ()
     # what it represents of eager's nodes, once it has been differentiated with a history
     passed: passing.Passed | None = None
+    # the results as the program has them, by piece, if they have nodes of their own
+    seen: Mapping[int, Any] = MappingProxyType({})
 
     def drop(self) -> None:
         """Free what is saved, unless autograd must retain the graph."""
@@ -495,7 +498,7 @@ class JointProgram:
         results: list[Any] = [None] * len(plan.results)
         if taped:
             for place, at in self._results_saved:
-                results[at] = saved[place]
+                results[at] = as_seen(node, plan.results[at], saved[place])
         # Python code of a custom function may ask for autocast.
         if taped != bool(casts) and kept is None and not (casts and plan.custom):
             arguments = node, gradients, before, numbers, results

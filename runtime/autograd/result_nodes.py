@@ -8,6 +8,7 @@ node that passes its gradient on. `runtime.autograd.joint_program` uses this mod
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
@@ -72,11 +73,23 @@ def with_nodes(
         steps.append((own, _function(names[owner], [at in dirty for at in own])))
 
     def given(pieces: Sequence[Any]) -> tuple[Any, ...]:
-        made = list(pieces)
+        made, node = list(pieces), pieces[results[0]].grad_fn
+        node.seen = {}
         for own, function in steps:
             parts = function(*[made[at] for at in own])
             for at, part in zip(own, parts, strict=True):
                 made[at] = part
+                node.seen[at] = weakref.ref(part)
         return tuple(made)
 
     return given
+
+
+def as_seen(node: Any, at: int, saved: torch.Tensor) -> torch.Tensor:
+    """The piece `at`, which `node` has saved, with the node that the program sees, if it holds it."""
+    held = node.seen.get(at)
+    piece = None if held is None else held()
+    function = None if piece is None else piece.grad_fn
+    if isinstance(function, ResultBackward) and function.next_functions[0][0] is node:
+        return piece  # type: ignore[no-any-return]
+    return saved
