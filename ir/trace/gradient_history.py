@@ -134,7 +134,7 @@ class History:
 
     gradients  for each gradient, the nodes behind it, but not those behind a saved result
     results    for each result of the last run, the nodes behind it
-    points     for each point, the nodes that lead to it
+    points     for each point, the nodes that lead to it; the point with most of them is first
     runs       for each run, its nodes
     saved      for each gradient, the saved results of the last run (bits of positions) behind it
     """
@@ -213,10 +213,11 @@ class _Search:
             mine = above.get(edge, 0) | self.bits.get(edge[0], 0)
             for one in self._behind(edge):
                 above[one] = above.get(one, 0) | mine
+        points = [(at, above.get(edge, 0)) for edge, at in self.ends.items()]
         return History(
             tuple(0 if one is None else parted.get(one, 0) for one in starts),
             tuple(whole.get(one, 0) for one in results),
-            {at: above.get(edge, 0) for edge, at in self.ends.items()},
+            dict(sorted(points, key=lambda one: -one[1].bit_count())),
             tuple(self.levels),
             tuple(0 if one is None else ways.get(one, 0) for one in starts),
         )

@@ -581,7 +581,8 @@ class JointProgram:
         if second_order.is_observed():
             return "a mode or hooks on saved tensors see single operators"
         given = [gradients[at] for at in plan.results]
-        asked = [at for at in plan.wanted if passing.is_needed(node, self.edge_of(at))]
+        is_needed = passing.needed_edges(node)
+        asked = [at for at in plan.wanted if is_needed(self.edge_of(at))]
         if not asked or all(one is None for one in given):
             return self._returned(node, {})
         tangents = [

@@ -9,11 +9,12 @@ freed, by the bits of `ir.trace.gradient_history.History`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from ...ir.trace.gradient_history import History
 from .freed_graph import used_up
@@ -24,40 +25,58 @@ _task = torch._C._current_graph_task_id  # type: ignore[attr-defined]
 next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
-def is_needed(node: Any, edge: int) -> bool:
-    """Whether the running backward uses the gradient that `node` gives along this edge."""
-    behind = node.next_functions[edge][0]
-    if behind is None or not node.needs_input_grad[edge]:
-        return False
-    try:
-        return bool(_will_run(behind))
-    # a leaf whose gradient is requested by name
-    except RuntimeError:
-        return True
+def needed_edges(node: Any) -> Callable[[int], bool]:
+    """A function: whether the running backward uses the gradient that `node` gives along an edge."""
+    functions, asked = node.next_functions, node.needs_input_grad
+
+    def is_needed(edge: int) -> bool:
+        behind = functions[edge][0]
+        if behind is None or not asked[edge]:
+            return False
+        try:
+            return bool(_will_run(behind))
+        # a leaf whose gradient is requested by name
+        except RuntimeError:
+            return True
+
+    return is_needed
 
 
 class Passed:
-    """For the node of a region that has been differentiated with a history: the nodes of eager mode
-    that it represents, and those that are freed. `earlier`: the regions' nodes whose gradients
-    this one computes, the first one first."""
+    """What a region's node notes of eager's nodes.
 
-    __slots__ = ("_before", "_freed", "_task", "earlier", "history")
+    history  what gradients that this node computes lead to, once it has been differentiated with a
+             history; so which of eager's nodes it represents
+    earlier  if its results are gradients: the nodes that they are gradients of, the first one first
+    behind   for each of its results, the nodes that this one leads to, of those that the `earlier`
+             ones represent, as bits of `past`
+    """
 
-    def __init__(self, earlier: Sequence[Any]) -> None:
-        self.earlier = earlier
+    __slots__ = ("_before", "_freed", "_needed", "_task", "behind", "earlier", "history", "past")
+
+    def __init__(self, earlier: Sequence[Any], past: History | None) -> None:
+        self.earlier, self.past = earlier, past
+        self.behind: dict[int, int] = {}
         self.history: History | None = None
         # what is freed, also before the backward `_task`
         self._freed = self._before = 0
         self._task = -1
+        self._needed: tuple[History | None, int] = None, 0
 
     def run(self, node: Any, gradients: Sequence[Any]) -> None:
         """The node runs, with these gradients of its results."""
+        used = 0
+        for at, nodes in self.behind.items():
+            if gradients[at] is not None:
+                used |= nodes
+        if used and self.past is not None:
+            _pass(self.earlier, used, self.past)
         if self.history is not None:
-            results, given = self.history.results, 0
-            for number, at in enumerate(node.joint.plan.results):
+            used = 0
+            for nodes, at in zip(self.history.results, node.joint.plan.results, strict=True):
                 if gradients[at] is not None:
-                    given |= results[number]
-            self._use(given & self.history.runs[-1] & _needed(node, self.history))
+                    used |= nodes
+            self._use(used & self.history.runs[-1] & self.needed(node, self.history))
 
     def passes(self, node: Any, nodes: int) -> None:
         """A backward passes through these of eager's nodes, though maybe not through `node`."""
@@ -70,54 +89,73 @@ class Passed:
             node.drop()
 
     def _use(self, nodes: int) -> None:
-        task = _task()
-        if self._task != task:
-            self._task, self._before = task, self._freed
+        self._enter()
         if nodes & self._before:
             raise used_up()
         if not _keeps_graph():
             self._freed |= nodes
 
+    def _enter(self) -> None:
+        """Note the running backward."""
+        task = _task()
+        if self._task != task:
+            self._task, self._before, self._needed = task, self._freed, (None, 0)
+
+    def needed(self, node: Any, history: History) -> int:
+        """The nodes that lead to inputs whose gradients the running backward uses."""
+        self._enter()
+        of, found = self._needed
+        if of is history:
+            return found
+        joint, found, is_needed = node.joint, 0, needed_edges(node)
+        for at, nodes in history.points.items():
+            further = nodes & ~found and at in joint.plan.wanted
+            if further and is_needed(joint.edge_of(at)):
+                found |= nodes
+        self._needed = history, found
+        return found
+
+
+def _pass(nodes: Sequence[Any], used: int, history: History) -> None:
+    used &= nodes[-1].passed.needed(nodes[-1], history)
+    for node, own in zip(nodes, history.runs, strict=True):
+        node.passed.passes(node, used & own)
+
 
 def follow(node: Any, gradients: Sequence[Any], history: History, begin: int) -> None:
     """Let backwards of these gradients, which `node` has computed, pass through the nodes that they
-    pass through in eager mode. `begin`: `next_number()` before they were computed."""
+    pass through in eager mode. `begin`: `next_number()` before a program has computed them."""
     if node.passed is None:
-        node.passed = Passed(())
+        node.passed = Passed((), None)
     node.passed.history = history
     nodes = *node.passed.earlier, node
     for gradient, behind in zip(gradients, history.gradients, strict=True):
-        function = None if gradient is None else gradient.grad_fn
-        if behind and function is not None:
-            hook = partial(_pass, nodes, behind, history, gradient.output_nr)
-            function.register_prehook(hook)
-        _note(function, begin, nodes)
+        if gradient is None or gradient.grad_fn is None:
+            continue
+        edge = _computed_by(gradient.grad_fn, gradient.output_nr, begin)
+        if edge is not None:
+            function, number = edge
+            if function.passed is None:
+                function.passed = Passed(nodes, history)
+            function.passed.behind[number] = function.passed.behind.get(number, 0) | behind
+        elif behind:
+            hook = partial(_hook, nodes, behind, history, gradient.output_nr)
+            gradient.grad_fn.register_prehook(hook)
 
 
-def _pass(
+def _computed_by(function: Any, number: int, begin: int) -> tuple[Any, int] | None:
+    """The new region's node that has computed a gradient, and the gradient's number among its
+    results; views may be between them."""
+    while function is not None and function._sequence_nr() >= begin:
+        if isinstance(function, BackwardCFunction):
+            return (function, number) if hasattr(function, "joint") else None
+        behind = function.next_functions
+        function, number = behind[0] if len(behind) == 1 else (None, 0)
+    return None
+
+
+def _hook(
     nodes: Sequence[Any], behind: int, history: History, number: int, gradients: Sequence[Any]
 ) -> None:
     if gradients[number] is not None:
-        used = behind & _needed(nodes[-1], history)
-        for node, own in zip(nodes, history.runs, strict=True):
-            node.passed.passes(node, used & own)
-
-
-def _needed(node: Any, history: History) -> int:
-    """The nodes that lead to inputs whose gradients the running backward uses."""
-    joint, found = node.joint, 0
-    for at, nodes in history.points.items():
-        further = nodes & ~found and at in joint.plan.wanted
-        if further and is_needed(node, joint.edge_of(at)):
-            found |= nodes
-    return found
-
-
-def _note(function: Any, begin: int, nodes: Sequence[Any]) -> None:
-    """Note the nodes of earlier orders in the node that has computed a gradient."""
-    while function is not None and function._sequence_nr() >= begin:
-        if hasattr(function, "joint"):
-            if function.passed is None:
-                function.passed = Passed(nodes)
-            return
-        function = function.next_functions[0][0]
+        _pass(nodes, behind, history)
