@@ -15,6 +15,7 @@ from ..graph.effects import is_random, reads, root, writes
 from ..graph.nodes import Graph, Node
 from ..graph.schema import plan_of
 from ..ops.may_raise import counts_places, may_raise
+from ..trace.regions import redrawn
 from .backward_decompositions import BACKWARD, BACKWARD_RESULTS
 from .decompositions import DECOMPOSITIONS, RESULTS
 from .functionalize import values_for_writes
@@ -104,8 +105,21 @@ def merge_equal(graph: Graph) -> Graph:
 def drop_dead(graph: Graph) -> Graph:
     """Drop unused nodes without visible writes.
 
-    Random operators (they advance the random state) and operators that may raise stay.
+    Random operators (they advance the random state) and operators that may raise stay. Those that
+    draw the numbers of a checkpointed region again stay if one of its numbers is used.
     """
+    draws = redrawn(graph.nodes)
+    unread: set[Node] = set().union(*draws)
+    while True:
+        kept = _live(graph, unread)
+        read = [some for some in draws if some <= unread and not some.isdisjoint(kept)]
+        if not read:
+            return with_nodes(graph, kept, graph.outputs)
+        unread.difference_update(*read)
+
+
+def _live(graph: Graph, unread: set[Node]) -> list[Node]:
+    """The nodes that stay, in order. Those in `unread` are no reason to keep anything."""
     live: set[Node] = set(graph.outputs)
     memory: set[Node] = {root(node) for node in graph.outputs}
     kept: list[Node] = []
@@ -116,7 +130,7 @@ def drop_dead(graph: Graph) -> Graph:
         if (
             node in live
             or seen
-            or is_random(node)
+            or (is_random(node) and node not in unread)
             or (may_raise(node) and not _is_safe(node, written))
         ):
             kept.append(node)
@@ -124,7 +138,7 @@ def drop_dead(graph: Graph) -> Graph:
             live.update(operands)
             memory.update(root(operand) for operand in operands)
     kept.reverse()
-    return with_nodes(graph, kept, graph.outputs)
+    return kept
 
 
 def _is_safe(node: Node, written: set[Node]) -> bool:

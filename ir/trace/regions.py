@@ -380,6 +380,21 @@ class _Copies:
         return made
 
 
+def redrawn(nodes: Sequence[Node]) -> list[set[Node]]:
+    """The operators that draw the numbers of a region again, those of each region together. They
+    leave the generator as it was, so they are of no use if nothing reads the numbers."""
+    begun: dict[Node, set[Node]] = {}
+    found: list[set[Node]] = []
+    for node in nodes:
+        if node.target is swap_state:
+            begun[node] = {node}
+        elif node.target is put_state and node.args[0] in begun:
+            found.append(begun.pop(node.args[0]) | {node})
+        elif begun and is_random(node):
+            begun[next(reversed(begun))].add(node)
+    return found
+
+
 def without_borders(graph: Graph) -> Graph:
     """The graph whose values from outside of regions are read as they are."""
     if not any(node.target is again for node in graph.nodes):

@@ -6,8 +6,9 @@
 Each program runs in plain Python and jitted, in float64 and in float32. Values and gradients in float64 must be eager's up to
 rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. From seed
 WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. From seed APART on
-there are more results, which are differentiated one after the other, by one another, twice, and with hooks. Every choice follows
-from the seed and from metadata. In the upper half of each million programs call custom functions.
+there are more results, which are differentiated one after the other, by one another, twice, and with hooks. From seed MOVES on
+there are checkpoints, and more is done with the results (`tests.fuzz.gradient_moves`). Every choice follows from the seed and from
+metadata. In the upper half of each million programs call custom functions.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 import graftjit
 from graftjit.runtime.errors import CheckError, GraftError
 
-from . import custom_functions
+from . import custom_functions, gradient_moves
+from .gradient_moves import MOVES
 
 T = torch.Tensor
 UNARY = (
@@ -60,7 +63,9 @@ def quiet(x: T) -> T:
         return x * 3
 
 
-SCOPE = {**custom_functions.SCOPE, "torch": torch, "F": F, "quiet": quiet}
+SCOPE = {
+    **custom_functions.SCOPE, "torch": torch, "F": F, "quiet": quiet, "checkpoint": checkpoint
+}  # fmt: skip
 
 
 def _fits(x: T, y: T) -> bool:
@@ -69,11 +74,15 @@ def _fits(x: T, y: T) -> bool:
 
 
 def _statement(
-    choose: random.Random, pool: dict[str, T], fixed: str, custom: bool
+    choose: random.Random, pool: dict[str, T], fixed: str, seed: int
 ) -> tuple[str, bool]:
     """One more statement, and whether it writes; empty if the choice fits nothing."""
     name = choose.choice(list(pool)[-6:])
-    x, kind = pool[name], choose.choice("uuubbbbrrvvwm" + "ffff" * custom)
+    custom, moves = custom_functions.has(seed), seed >= MOVES
+    x, kind = pool[name], choose.choice("uuubbbbrrvvwm" + "ffff" * custom + "kkk" * moves)
+    if kind == "k":
+        other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
+        return gradient_moves.statement(choose, name, other, custom), False
     if kind == "f":
         other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
         rows = bool(x.dim() and x.shape[-1])
@@ -103,8 +112,9 @@ def source(seed: int) -> str:
     )
     lines = []
     for _ in range(choose.randrange(3, 16)):
-        fixed = "" if WILD <= seed < APART else "abc"
-        text, writes = _statement(choose, pool, fixed, custom_functions.has(seed))
+        moved = seed >= MOVES and gradient_moves.given_as(seed) != "leaf"
+        fixed = "" if WILD <= seed < APART or moved else "abc"
+        text, writes = _statement(choose, pool, fixed, seed)
         if not text:
             continue
         scope = {**pool, **SCOPE}
@@ -152,6 +162,8 @@ def arguments(seed: int, dtype: torch.dtype) -> list[T]:
 
 def _handed(seed: int, given: list[T]) -> list[T]:
     """What the program is called with."""
+    if seed >= MOVES:
+        return gradient_moves.handed(seed, given)
     return [x * 1 for x in given] if WILD <= seed < APART else given
 
 
@@ -186,6 +198,10 @@ def outcome(
 def apart(function: Callable[..., Any], seed: int) -> list[Any]:
     """What several backwards of the results give: gradients, what hooks see, and types of what is
     raised."""
+    if seed >= MOVES:
+        leaves, text = arguments(seed, torch.float64), source(seed)
+        draws = "dropout" in text or "rand" in text
+        return gradient_moves.Moves(function, seed, leaves, draws).run()
     leaves = [x for x in arguments(seed, torch.float64)]
     found = function(*leaves)
     results = [one for one in (found if isinstance(found, tuple) else [found]) if one.requires_grad]
@@ -249,6 +265,8 @@ def _apart_difference(seed: int) -> str:
         for number, (a, b) in enumerate(zip(apart(jitted, seed), wanted, strict=False)):
             if type(a) is not type(b):
                 return f"event {number}: {a} in place of {b}"
+            if isinstance(a, T) and a.shape != b.shape:
+                return f"event {number}: shape {[*a.shape]} in place of {[*b.shape]}"
             if isinstance(a, T) and not torch.allclose(a, b, 1e-7, 1e-8, equal_nan=True):
                 return f"event {number} by {float((a - b).abs().max()):.3g}"
     return ""

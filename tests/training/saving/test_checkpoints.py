@@ -153,6 +153,26 @@ def test_the_backward_computes_the_products_again_region_after_region() -> None:
     assert len(tanhs) == 2 and tanhs[1] - tanhs[0] >= 4
 
 
+def test_only_backwards_that_read_a_random_number_draw_it_again() -> None:
+    """The first result depends on the second, so the backward of the third, which frees what it
+    reads, comes to the second's without a gradient."""
+
+    def program(wrap: Any) -> Any:
+        @wrap
+        def three(x: torch.Tensor, c: torch.Tensor) -> Any:
+            h = again(lambda s: torch.rand_like(s) * s * s, x)
+            shifted = c + x
+            return h / shifted, shifted, h * c
+
+        x = leaf(3, 4)
+        results = three(x, leaf(3, 4).detach() + 2)
+        results[2].sum().backward()
+        results[1].sum().backward()
+        return (*results, x.grad, torch.rand(2)), three
+
+    compare(program)
+
+
 def test_nested_regions() -> None:
     def program(wrap: Any) -> Any:
         x, w = leaf(3, 4), leaf(4, 4)

@@ -1,0 +1,208 @@
+"""The moves of `tests.fuzz.gradients` from seed MOVES on, and the statements of its programs that checkpoint.
+
+A program computes some parts in checkpoints, one in another, over variables and over what a closure reads, with random numbers. Its
+arguments are leaves, have a history or are views. Then the seed chooses what is done with the results: backward of one or some, with
+respect to all or to some inputs (`inputs=`), kept or freed, batched, differentiated twice and three times; hooks on results, views
+and leaves, set and removed; results and leaves that are written to, under autograd or past it; views and sums of results.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from graftjit.runtime.errors import GraftError
+
+T = torch.Tensor
+MOVES = 10_000_000
+_END = "use_reentrant=False)"
+CHECKPOINTED = (
+    "checkpoint(lambda s: (s.sin() * s).tanh(), {x}, " + _END,
+    "checkpoint(lambda s: s.exp() * {y}, {x} * 0.2, " + _END,
+    "checkpoint(lambda s, t: F.gelu(s * t) + t, {x}, {y}, " + _END,
+    "checkpoint(lambda s: F.dropout(s.sigmoid(), 0.4) * s, {x}, " + _END,
+    "checkpoint(lambda s, t: torch.rand_like(s) * s * t, {x}, {y}, " + _END,
+    "checkpoint(lambda s: s * checkpoint(lambda u: u.tanh().square(), s.sin(), " + _END + ", {x}, " + _END,
+    "checkpoint(lambda s: F.dropout(s, 0.3) * checkpoint(lambda u: F.dropout(u * u, 0.5), s, " + _END
+    + ", {x}, " + _END,
+    "checkpoint(lambda s: checkpoint(lambda u: u * {y}, s.cos(), " + _END + ".sigmoid(), {x}, " + _END,
+    "checkpoint(lambda s, t: (s * t, s.square()), {x}, {y}, " + _END + "[0]",
+    "sum(checkpoint(lambda s, t: (s * t.sin(), s * t), {x}, {y}, " + _END + ")",
+    "checkpoint(quiet, {x}, " + _END,
+)  # fmt: skip
+CUSTOM = (
+    "checkpoint(lambda s: Square.apply(s.sin()) * s, {x}, " + _END,
+    "checkpoint(Swish.apply, {x}, " + _END,
+)
+RANDOM = ("F.dropout({x}, 0.3)", "{x} * torch.rand_like({x})")
+WRITES = (
+    lambda r: r.mul_(0.5), lambda r: r.add_(1), lambda r: r[..., :1].zero_(), lambda r: r.sin_(),
+    lambda r: r.detach().mul_(1.5), lambda r: r.data.mul_(1.5),
+)  # fmt: skip
+VIEWS = (
+    lambda r: r.reshape(-1), lambda r: r.transpose(0, -1), lambda r: r[..., :1], lambda r: r.unsqueeze(0),
+    lambda r: r.sum(), lambda r: r * r.detach(), lambda r: r * r.sin(),
+)  # fmt: skip
+
+
+def statement(choose: random.Random, name: str, other: str, custom: bool) -> str:
+    """A checkpointed part, or random numbers, of the variable `name`; `other` has a shape that fits."""
+    text = choose.choice((*CHECKPOINTED, *RANDOM, *CUSTOM * custom))
+    return text.format(x=name, y=other)
+
+
+def given_as(seed: int) -> str:
+    """What the arguments are: leaves, tensors with a history, or views of these; programs write to the latter two."""
+    return random.Random(seed + 3).choice(("leaf", "leaf", "history", "view"))
+
+
+def handed(seed: int, leaves: list[T]) -> list[T]:
+    """What the program is called with."""
+    kind = given_as(seed)
+    if kind == "leaf":
+        return leaves
+    return [(x * 1)[:] if kind == "view" else x * 1 for x in leaves]
+
+
+class Moves:
+    """What is done with the results of a program, and what is seen of it."""
+
+    def __init__(
+        self, function: Callable[..., Any], seed: int, leaves: list[T], random_numbers: bool
+    ) -> None:
+        self.random = random_numbers
+        self.choose = random.Random(seed + 2)
+        self.generator = torch.Generator().manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        given = handed(seed, leaves)
+        found = function(*given)
+        results = [*(found if isinstance(found, tuple) else [found])]
+        results += given if given_as(seed) != "leaf" else []
+        self.leaves = [x for x in leaves if x.requires_grad]
+        self.results = [one for one in results if one.requires_grad]
+        self.weights = [self.weight(one) for one in self.results]
+        self.seen: list[Any] = [one.detach().clone() for one in results]
+        # By hook: the order among leaves is autograd's (tests/test_footguns.py).
+        self.heard: list[list[T]] = []
+        self.handles: list[Any] = []
+        self.seen.append(torch.rand(2))
+
+    def weight(self, one: T) -> T:
+        return torch.randn(one.shape, generator=self.generator, dtype=one.dtype)
+
+    def run(self) -> list[Any]:
+        if not self.results:
+            return self.seen
+        kinds: list[Any] = [self.backward, self.backward, self.gradient, self.together, self.view]
+        # Not both: a second derivative may reach a hook through a saved result, and computes what a
+        # write has changed again (tests/test_footguns.py).
+        hooks = [self.hook, self.unhook, self.retain, self.accumulated, self.write, self.write_leaf]
+        orders = [self.further, self.further, self.batched]
+        kinds += self.choose.choice((hooks, orders))
+        for _ in range(self.choose.randrange(2, 8)):
+            move = self.choose.choice(kinds)
+            try:
+                move()
+            except (RuntimeError, GraftError) as error:
+                self.seen.append(type(error).__name__)
+                if move not in (self.write, self.write_leaf, self.view):
+                    break  # a part of the gradients may be there
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # results have gradients by retain_grad and inputs=
+            kept = [x.grad for x in (*self.leaves, *self.results)]
+        last = [one.detach().clone() for one in (*self.results, *self.leaves)]
+        return [*self.seen, *(one for some in self.heard for one in some), *kept, *last]
+
+    def some(self, of: list[T]) -> list[T]:
+        return self.choose.sample(of, self.choose.randrange(1, len(of) + 1))
+
+    def one(self) -> tuple[T, T]:
+        at = self.choose.randrange(len(self.results))
+        return self.results[at], self.weights[at]
+
+    def retained(self) -> bool:
+        return self.choose.random() < 0.7
+
+    def backward(self) -> None:
+        result, weight = self.one()
+        inputs = self.choose.choice((None, None, self.leaves, [*self.leaves, *self.results]))
+        inputs = inputs and self.some(inputs)
+        result.backward(weight, retain_graph=self.retained(), inputs=inputs)
+
+    def together(self) -> None:
+        ats = self.some(list(range(len(self.results))))  # type: ignore[arg-type]
+        some = [self.results[at] for at in ats], [self.weights[at] for at in ats]  # type: ignore[call-overload]
+        torch.autograd.backward(*some, retain_graph=self.retained())
+
+    def gradient(self) -> None:
+        result, weight = self.one()
+        wanted, unused = self.some([*self.leaves, *self.results]), self.choose.random() < 0.8
+        self.seen += torch.autograd.grad(
+            result, wanted, weight, retain_graph=self.retained(), allow_unused=unused
+        )
+
+    def further(self) -> None:
+        """The second derivative, and the third; retained, since eager frees values of the forward here."""
+        found, order = self.one()[0].square().sum(), self.choose.choice((2, 2, 3))
+        for _ in range(order):
+            found = torch.autograd.grad(found, self.leaves, create_graph=True, allow_unused=True)
+            self.seen += [None if g is None else g.detach().clone() for g in found]
+            parts = [(g * g).sum() for g in found if g is not None and g.requires_grad]
+            if not parts:
+                return
+            found = sum(parts) * 0.5
+
+    def batched(self) -> None:
+        if self.random:
+            return  # torch's vmap refuses random numbers, also those of a checkpoint
+        result, weight = self.one()
+        weights = torch.stack([weight, weight.cos()])
+        self.seen += torch.autograd.grad(
+            result, self.leaves, weights, is_grads_batched=True, retain_graph=True, allow_unused=True
+        )
+
+    def hook(self) -> None:
+        at, on = len(self.heard), self.choose.choice([*self.results, *self.results, *self.leaves])
+        self.heard.append([])
+        half = self.choose.random() < 0.5
+
+        def heard(g: T) -> T | None:
+            self.heard[at].append(g.clone())
+            return g * 0.5 if half else None
+
+        self.handles.append(on.register_hook(heard))
+
+    def accumulated(self) -> None:
+        at, leaf = len(self.heard), self.choose.choice(self.leaves)
+        self.heard.append([])
+        heard = self.heard[at]
+        self.handles.append(
+            leaf.register_post_accumulate_grad_hook(lambda p: heard.append(p.grad.clone()))
+        )
+
+    def unhook(self) -> None:
+        if self.handles:
+            self.handles.pop(self.choose.randrange(len(self.handles))).remove()
+
+    def retain(self) -> None:
+        self.one()[0].retain_grad()
+
+    def write(self) -> None:
+        result, how = self.one()[0], self.choose.choice(WRITES)
+        if result.dim():
+            how(result)
+
+    def write_leaf(self) -> None:
+        leaf = self.choose.choice(self.leaves)
+        with torch.no_grad():
+            (leaf if self.choose.random() < 0.3 else leaf.data).mul_(1.25)
+
+    def view(self) -> None:
+        result, how = self.one()[0], self.choose.choice(VIEWS)
+        if result.dim():
+            self.results.append(how(result))
+            self.weights.append(self.weight(self.results[-1]))
