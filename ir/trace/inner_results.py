@@ -47,7 +47,7 @@ def clashes_of(
     _owner: Any, results: Sequence[Any], ends: Sequence[Any]
 ) -> tuple[frozenset[int], ...]:
     """For each of these nodes those, by position, whose backward frees what it needs: a node that
-    saves a tensor is behind both of them, before the others and the `ends`. Runs inside a trace."""
+    drops what it needs is behind both of them, before the others and the `ends`. Runs inside a trace."""
     stops = {*results, *ends}
     behind: dict[Any, list[Any]] = {}
     for node in nodes_behind(results, stops):
@@ -63,13 +63,18 @@ def clashes_of(
         mask = masks[node]
         for one in behind[node]:
             masks[one] |= mask
-        if mask not in saving and saves(node):
+        if mask not in saving and _frees(node):
             saving.add(mask)
     numbers = range(len(results))
     return tuple(
         frozenset(by for by in numbers if any(mask >> at & mask >> by & 1 for mask in saving))
         for at in numbers
     )
+
+def _frees(node: Any) -> bool:
+    """Whether a node of autograd drops what it needs: a write to a part of memory drops the node of
+    what is written."""
+    return type(node).__name__ == "CopySlices" or saves(node)
 
 
 def saves(node: Any) -> bool:

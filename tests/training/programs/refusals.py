@@ -36,6 +36,20 @@ def twice_grad(jit: Any) -> Any:
 
 
 @program
+def twice_after_a_write_to_a_part(jit: Any) -> Any:
+    """The backward of such a write saves no tensor, and runs once."""
+
+    def f(x):
+        y = x + x
+        y[:, 0] = 0
+        return y
+
+    l = jit(f)(leaf(3, 4)).sum()
+    l.backward()
+    l.backward()
+
+
+@program
 def twice_inside(jit: Any) -> Any:
 
     def f(x, w):
