@@ -71,6 +71,7 @@ def clashes_of(
         for at in numbers
     )
 
+
 def _frees(node: Any) -> bool:
     """Whether a node of autograd drops what it needs: a write to a part of memory drops the node of
     what is written."""

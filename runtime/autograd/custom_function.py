@@ -95,11 +95,11 @@ class Following:
     """The part of a node's class that follows custom functions; before a node of `joint_program`
     among the bases."""
 
-    def apply(self: Any, *gradients: Any) -> Any:
-        """As the node's own `apply`."""
+    def gradients_of(self: Any, gradients: Any) -> Any:
+        """As the node's own."""
         why = "" if torch.is_grad_enabled() else self._why(gradients)
         if not why:
-            return super().apply(*gradients)  # type: ignore[misc]
+            return super().gradients_of(gradients)  # type: ignore[misc]
         with torch.enable_grad():
             found = self.joint.again(self, gradients, False, why)
         self.joint.release(self, gradients)

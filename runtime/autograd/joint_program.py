@@ -27,6 +27,7 @@ from . import (
     current_inputs,
     custom_function,
     lasting,
+    leaf_hooks,
     passing,
     rng_state,
     saving_hooks,
@@ -156,6 +157,13 @@ class GraftBackward(BackwardCFunction):
     def apply(self, *gradients: Any) -> Any:
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
         engine calls this."""
+        found = self.gradients_of(gradients)
+        if self.joint.leaves_out(gradients):
+            leaf_hooks.hold_back(self, found)
+        return found
+
+    def gradients_of(self, gradients: Sequence[Any]) -> Any:
+        """As `apply`."""
         if torch.is_grad_enabled():
             found = self.joint.again(self, gradients, True, "a backward with create_graph=True")
             if self.passed is not None:
@@ -355,6 +363,11 @@ class JointProgram:
         return tuple([inputs[dirty[at]] if at in dirty else one for at, one in enumerate(made)])
 
     # -- backward
+
+    def leaves_out(self, gradients: Sequence[Any]) -> bool:
+        """Whether inputs that require a gradient may get none, given these gradients."""
+        plan = self.plan
+        return None in plan.gradients or any(gradients[at] is None for at in plan.results)
 
     def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
         """The gradients of all inputs."""

@@ -162,7 +162,12 @@ class Moves:
         result, weight = self.one()
         weights = torch.stack([weight, weight.cos()])
         self.seen += torch.autograd.grad(
-            result, self.leaves, weights, is_grads_batched=True, retain_graph=True, allow_unused=True
+            result,
+            self.leaves,
+            weights,
+            is_grads_batched=True,
+            retain_graph=True,
+            allow_unused=True,
         )
 
     def hook(self) -> None:

@@ -302,3 +302,39 @@ def test_the_order_in_which_leaves_leave_the_heap(n: int) -> None:
         leaf.register_hook(lambda _, at=at: seen.append(at))
     Several.apply(*leaves).backward()
     assert seen == list(range(n))
+
+
+def heads(x: torch.Tensor, w: torch.Tensor) -> Any:
+    h = x.tanh()
+    return h.exp(), h * h * w, x.sin()
+
+
+def unread(x: torch.Tensor, w: torch.Tensor) -> Any:
+    return (x.sin() * w.detach(),)
+
+
+@pytest.mark.parametrize("function", [heads, unread])
+def test_hooks_of_leaves_that_get_no_gradient_do_not_run(function: Any) -> None:
+    found = []
+    for f in (function, graftjit.jit(function)):
+        named = dict(zip("xw", leaves(), strict=True))
+        seen: dict[str, list[Any]] = {"x": [], "w": [], "all": []}
+        for name, leaf in named.items():
+            if name == "x" or function is heads:
+                leaf.register_hook(lambda g, own=seen[name]: own.append(g.sum()))
+            leaf.register_post_accumulate_grad_hook(
+                lambda p, own=seen[name]: own.append(p.grad.clone())
+            )
+        count = register_multi_grad_hook(
+            [*named.values()], lambda gs, own=seen["all"]: own.append([g is None for g in gs])
+        )
+        before = [(one._backward_hooks, one._post_accumulate_grad_hooks) for one in named.values()]
+        for result in f(*named.values()):
+            result.sum().backward(retain_graph=True)
+            for own in seen.values():
+                own.append(-1)
+        after = [(one._backward_hooks, one._post_accumulate_grad_hooks) for one in named.values()]
+        assert all(a is b for old, new in zip(before, after) for a, b in zip(old, new))
+        count.remove()
+        found.append(seen)
+    torch.testing.assert_close(found[1], found[0])
