@@ -56,6 +56,7 @@ WRITES = (
 )  # fmt: skip
 WILD = 10_000
 APART = 1_000_000
+DRAWS = 8  # further sets of numbers, where a gradient in float32 is further off than eager's
 
 
 def quiet(x: T) -> T:
@@ -147,9 +148,9 @@ def program(seed: int) -> Callable[..., Any]:
     return scope["program"]  # type: ignore[no-any-return]
 
 
-def arguments(seed: int, dtype: torch.dtype) -> list[T]:
-    """The same numbers in any dtype; not all require gradients."""
-    generator = torch.Generator().manual_seed(seed)
+def arguments(seed: int, dtype: torch.dtype, draw: int = 0) -> list[T]:
+    """The same numbers in any dtype, others for each `draw`; not all require gradients."""
+    generator = torch.Generator().manual_seed(seed + 1_000_000_000 * draw)
     choose = random.Random(seed + 1)
     n, m = choose.choice((2, 3, 5)), choose.choice((2, 4, 9, 33))
     shapes = [(n, m), (m,), (choose.choice((1, n)), m)]
@@ -168,10 +169,10 @@ def _handed(seed: int, given: list[T]) -> list[T]:
 
 
 def outcome(
-    function: Callable[..., Any], seed: int, dtype: torch.dtype
+    function: Callable[..., Any], seed: int, dtype: torch.dtype, draw: int = 0
 ) -> tuple[list[T], list[Any] | str]:
     """(values, gradients of what requires them or the type of what is raised)."""
-    given = arguments(seed, dtype)
+    given = arguments(seed, dtype, draw)
     handed = _handed(seed, given)
     found = function(*handed)
     outputs = [found] if isinstance(found, T) else list(found)
@@ -199,9 +200,8 @@ def apart(function: Callable[..., Any], seed: int) -> list[Any]:
     """What several backwards of the results give: gradients, what hooks see, and types of what is
     raised."""
     if seed >= MOVES:
-        leaves, text = arguments(seed, torch.float64), source(seed)
-        draws = "dropout" in text or "rand" in text
-        return gradient_moves.Moves(function, seed, leaves, draws).run()
+        leaves = arguments(seed, torch.float64)
+        return gradient_moves.Moves(function, seed, leaves, source(seed)).run()
     leaves = [x for x in arguments(seed, torch.float64)]
     found = function(*leaves)
     results = [one for one in (found if isinstance(found, tuple) else [found]) if one.requires_grad]
@@ -300,9 +300,23 @@ def difference(seed: int) -> str:
 
 
 def _narrow(seed: int, exact: list[Any]) -> str:
-    _, theirs = outcome(program(seed), seed, torch.float32)
+    """What is further from float64 than in eager; with other numbers as well, if it is with these:
+    of one rounding error either may have the smaller one."""
+    jitted = graftjit.jit(program(seed), dynamic=False)
+    found = _narrow_once(jitted, seed, exact, 0)
+    if not found.startswith("gradient"):
+        return found
+    worse = 0
+    for draw in range(1, 1 + DRAWS):
+        _, exact = outcome(program(seed), seed, torch.float64, draw)
+        worse += isinstance(exact, list) and bool(_narrow_once(jitted, seed, exact, draw))
+    return found if worse > DRAWS // 4 else ""
+
+
+def _narrow_once(jitted: Callable[..., Any], seed: int, exact: list[Any], draw: int) -> str:
+    _, theirs = outcome(program(seed), seed, torch.float32, draw)
     try:
-        _, ours = outcome(graftjit.jit(program(seed), dynamic=False), seed, torch.float32)
+        _, ours = outcome(jitted, seed, torch.float32, draw)
     except CheckError:
         return ""  # beside eager in float32, where what cancels to nothing is noise in both
     if isinstance(theirs, str) or isinstance(ours, str):
