@@ -94,6 +94,44 @@ def test_hooks_of_three_leaves_run_in_another_order_where_other_nodes_wait() -> 
     assert found[1] == [7, 5, 4, 6, 3, 2, 1, 0]  # silent
 
 
+class Shifted(torch.autograd.Function):
+    """Its backward is not linear."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * g + 1
+
+
+def test_a_second_derivative_calls_a_backward_apart_from_the_first() -> None:
+    """In eager the second derivative comes to the node of the forward from two sides, and autograd adds up the gradients before it
+    calls the backward once. A compiled part calls it for each side, which differs where it is not linear."""
+    found = []
+    for function in (Shifted.apply, graftjit.jit(lambda x: Shifted.apply(x).square())):
+        x = ones()
+        y = function(x).square() if function is Shifted.apply else function(x)
+        (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(g.square().sum(), x)[0])
+    assert not torch.allclose(*found)  # silent
+
+
+def test_a_write_past_autograd_before_a_second_derivative() -> None:
+    """A write by `.data` raises no version. Eager has saved results of the forward, which it leaves as they were; a second
+    derivative of a compiled part computes them again."""
+    found = []
+    for function in (torch.exp, graftjit.jit(lambda x: torch.exp(x))):
+        x = ones()
+        y = function(x)
+        x.data.mul_(2)
+        found.append(torch.autograd.grad(y.sum(), x, create_graph=True)[0])
+    assert not torch.allclose(*found)  # silent
+
+
 def test_hooks_for_saved_tensors_get_what_the_compiled_node_saves() -> None:
     """A hook that changes values changes other values than in eager mode."""
 
