@@ -94,6 +94,28 @@ def test_hooks_of_three_leaves_run_in_another_order_where_other_nodes_wait() -> 
     assert found[1] == [7, 5, 4, 6, 3, 2, 1, 0]  # silent
 
 
+def test_a_shared_node_leads_to_histories_that_only_other_results_depend_on() -> None:
+    """Autograd follows all edges of the node, without a gradient where there is none. A history behind an input that has been freed
+    raises, though the result does not depend on it. Hooks of leaves do not run (`runtime.autograd.leaf_hooks`)."""
+
+    def heads(x: torch.Tensor, w: torch.Tensor) -> Any:
+        h = torch.tanh(x)
+        return h.exp(), h * h * w
+
+    raised = []
+    for f in (heads, graftjit.jit(heads)):
+        x, w = ones(), ones()
+        before = w * w
+        result = f(x, before)[0].sum()
+        before.sum().backward()
+        try:
+            result.backward()
+            raised.append(False)
+        except RuntimeError:
+            raised.append(True)
+    assert raised == [False, True]
+
+
 class Shifted(torch.autograd.Function):
     """Its backward is not linear."""
 
@@ -122,7 +144,7 @@ def test_a_second_derivative_calls_a_backward_apart_from_the_first() -> None:
 
 def test_a_write_past_autograd_before_a_second_derivative() -> None:
     """A write by `.data` raises no version. Eager has saved results of the forward, which it leaves as they were; a second
-    derivative of a compiled part computes them again."""
+    derivative of a compiled part computes them again, and a first one those that are cheap."""
     found = []
     for function in (torch.exp, graftjit.jit(lambda x: torch.exp(x))):
         x = ones()

@@ -42,7 +42,7 @@ CUSTOM = (
 RANDOM = ("F.dropout({x}, 0.3)", "{x} * torch.rand_like({x})")
 WRITES = (
     lambda r: r.mul_(0.5), lambda r: r.add_(1), lambda r: r[..., :1].zero_(), lambda r: r.sin_(),
-    lambda r: r.detach().mul_(1.5), lambda r: r.data.mul_(1.5),
+    lambda r: r.detach().mul_(1.5),
 )  # fmt: skip
 VIEWS = (
     lambda r: r.reshape(-1), lambda r: r.transpose(0, -1), lambda r: r[..., :1], lambda r: r.unsqueeze(0),
@@ -207,7 +207,7 @@ class Moves:
     def write_leaf(self) -> None:
         leaf = self.choose.choice(self.leaves)
         with torch.no_grad():
-            (leaf if self.choose.random() < 0.3 else leaf.data).mul_(1.25)
+            leaf.mul_(1.25)
 
     def view(self) -> None:
         result, how = self.one()[0], self.choose.choice(VIEWS)
