@@ -102,8 +102,7 @@ _TABLE: tuple[Code, ...] = (
     Code("GB114", "autograd is used inside the graph",
          "these act on autograd's own state: hooks on tensors, requires_grad_ of a tensor from"
          " outside or of one that outlives the graph, a backward to tensors with hooks, a backward"
-         " through a history from outside the graph, backward(create_graph=True), whose gradients"
-         " have a history (torch.autograd.grad(create_graph=True) is in the graph), and checkpoints"
+         " through a history from outside the graph, and checkpoints"
          " with use_reentrant=True, another context_fn than for selective ones, or effects",
          "call it before the compiled function, or end the function there"),
     Code("GB115", "change of an object that is not modelled",

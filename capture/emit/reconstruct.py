@@ -38,6 +38,7 @@ from ..values.value import (
     DictView,
     Function,
     Getter,
+    Held,
     Instance,
     Iterator,
     Method,
@@ -230,6 +231,10 @@ def _function(e: Emitter, value: Function) -> None:
     if value.namespace is not None and value.namespace.items:
         e._remember(value)
         _write_pairs(e, value.namespace, helpers.fill_dict)
+
+
+def _held(e: Emitter, value: Held) -> None:
+    raise value.stop
 
 
 def _instance(e: Emitter, value: Instance) -> None:
@@ -439,6 +444,7 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Cell: _cell,
     Function: _function,
     Instance: _instance,
+    Held: _held,
     Super: _super,
     Partial: _partial,
     Getter: _getter,

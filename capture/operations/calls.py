@@ -26,6 +26,7 @@ from ..torch_models import (
     context_managers,
     function_modes,
     functorch,
+    linear_maps,
     optimizers,
     torchscript,
 )
@@ -79,7 +80,7 @@ def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
 
 def _enter(m: Machine, frame: Frame) -> Value:
     """Walk the frame of a function; for a generator function, make the generator."""
-    for stand_in in (optimizers, compiler_disable):
+    for stand_in in (optimizers, compiler_disable, linear_maps):
         made = stand_in.in_place_of(m, frame)
         if made is not None:
             return made

@@ -4,11 +4,13 @@ In: a call of `Tensor.backward`, `torch.autograd.backward` or `torch.autograd.gr
 gradients as values of the graph: torch's own autograd runs backwards over the ghosts, recorded as
 one call. `.grad` of a leaf is an attribute like any other: read under a guard, kept beside the real
 tensor, written after the graph. A break is everything that others can observe during the backward:
-hooks, a history from outside the graph, gradients with their own history.
+hooks, and a history from outside the graph.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Items
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -97,7 +99,7 @@ def _require_fit(value: Tensor, item: Tensor) -> None:
     """torch's own requirements on a gradient, and the layout of its tensor."""
     ours, theirs = item.ghost, value.ghost
     facts = [(t.dtype, t.device, t.shape, t.stride()) for t in (ours, theirs)]
-    if facts[0] != facts[1] or ours.requires_grad:
+    if facts[0] != facts[1]:
         raise Break(_CODE, "Tensor.grad is set to a tensor of another kind")
 
 
@@ -147,12 +149,40 @@ def gradients_of(
     seeds: tuple[Any, ...],
     retain: bool,
     taped: bool = False,
+    batched: bool = False,
+    into: tuple[Any, ...] = (),
 ) -> tuple[Any, ...]:
     """The gradients of `leaves`, None for unused ones; with a history of their own if `taped`.
-    Graphs record calls of this function."""
-    return torch.autograd.grad(
-        roots, leaves, seeds, retain_graph=retain, create_graph=taped, allow_unused=True
-    )
+    Graphs record calls of this function.
+
+    batched  the seeds have a leading dimension, which the gradients get
+    into     for each leaf a tensor to which autograd adds its gradient in place, or None. It does
+             so while it runs other nodes, which must not have saved that tensor
+    """
+    pairs = zip(leaves, into, strict=False)
+    hooks = [leaf.register_hook(partial(_add, old)) for leaf, old in pairs if old is not None]
+    try:
+        return torch.autograd.grad(
+            roots,
+            leaves,
+            seeds,
+            retain_graph=retain,
+            create_graph=taped,
+            allow_unused=True,
+            is_grads_batched=batched,
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _add(old: torch.Tensor, gradient: torch.Tensor) -> None:
+    old.add_(gradient)
+
+
+def warning_of_cycles() -> None:
+    """torch's warning, once per process, about gradients in `.grad` that have a history."""
+    torch.ones((), requires_grad=True).backward(create_graph=True)
 
 
 def backward(m: Machine, root: Tensor, args: Args, kwargs: Kwargs) -> Value:
@@ -181,39 +211,50 @@ def _torch_backward(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _backward(m: Machine, roots: Value, seeds: Value, given: dict[str, Value]) -> None:
-    if not is_none(given.get("inputs", NONE)):
-        raise Break(_CODE, "backward() with inputs")
     outs = _tensors(m, roots)
-    if _flag(m, given, "create_graph"):
-        raise Break(_CODE, "a backward() with create_graph=True")
-    leaves = _leaves(m, outs)
-    found = _differentiate(m, outs, leaves, _tensors(m, _sequence(seeds), gaps=True), given)
+    taped = _flag(m, given, "create_graph")
+    named = given.get("inputs", NONE)
+    leaves = _leaves(m, outs, None if is_none(named) else _tensors(m, _sequence(named)))
+    before = [read(m, leaf) for leaf in leaves]
+    if not all(is_none(one) or isinstance(one, Tensor) for one in before):
+        raise Break(_CODE, "a backward to a tensor whose gradient is no plain tensor")
+    adds = not taped and any(isinstance(one, Tensor) for one in before)
+    into = [one if isinstance(one, Tensor) else None for one in before] if adds else ()
+    given_seeds = _tensors(m, _sequence(seeds), gaps=True)
+    found = _differentiate(m, outs, leaves, given_seeds, given, into)
+    if taped:
+        calls.record(m, warning_of_cycles, (), {}, may_fail=False)
     taken = {id(one.ghost._store) for one in m.heap.known.values() if isinstance(one, Tensor)}
-    before = m.tracer.grad_mode(False)
+    mode = m.tracer.grad_mode(taped)
     try:
-        for leaf, gradient in zip(leaves, found, strict=True):
-            if gradient is not None:
-                _accumulate(m, leaf, gradient, taken)
+        for leaf, old, gradient in zip(leaves, before, found, strict=True):
+            if gradient is None or (isinstance(old, Tensor) and not taped):
+                continue
+            if isinstance(old, Tensor):
+                _put(m, leaf, calls.record(m, torch.Tensor.add, (old.ghost, gradient), {}))
+            else:
+                _store(m, leaf, gradient, None if taped else taken)
     finally:
-        m.tracer.grad_mode(before)
+        m.tracer.grad_mode(mode)
 
 
-def _accumulate(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int]) -> None:
-    """As torch's AccumulateGrad: add in place to an existing gradient, else store the new one."""
-    before = read(m, leaf)
-    if isinstance(before, Tensor):
-        calls.record(m, torch.Tensor.add_, (before.ghost, gradient), {})
-        return
-    with m.facts.active():
-        fits = (
-            id(gradient._store) not in taken
-            and gradient._store.fresh
-            and _lies_as(gradient, leaf.ghost)
-        )
-    taken.add(id(gradient._store))
-    if fits:
-        _put(m, leaf, calls.from_result(m, gradient))
-        return
+def _store(m: Machine, leaf: Tensor, gradient: Ghost, taken: set[int] | None) -> None:
+    """As torch's AccumulateGrad for a leaf without a gradient: store this one, or a copy.
+
+    `taken`: memory that a stored gradient does not share; None: always a copy, for a gradient with
+    a history.
+    """
+    if taken is not None:
+        with m.facts.active():
+            fits = (
+                id(gradient._store) not in taken
+                and gradient._store.fresh
+                and _lies_as(gradient, leaf.ghost)
+            )
+        taken.add(id(gradient._store))
+        if fits:
+            _put(m, leaf, calls.from_result(m, gradient))
+            return
     _put(m, leaf, calls.record(m, laid_out_as, (gradient, leaf.ghost), {}))
 
 
@@ -258,8 +299,6 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(names, args, strict=False)) | kwargs
     if not given.keys() <= set(names):
         raise Break(_CODE, "torch.autograd.grad() with these arguments")
-    if _flag(m, given, "is_grads_batched"):
-        raise Break(_CODE, "torch.autograd.grad() of batched gradients")
     zeros = _flag(m, given, "materialize_grads")
     if zeros and (
         _flag(m, given, "create_graph")  # the zeros would be leaves
@@ -290,28 +329,40 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 # -- both ------------------------------------------------------------------------------------------
 def _differentiate(
-    m: Machine, outs: list[Any], wanted: list[Any], seeds: list[Any], given: dict[str, Value]
+    m: Machine,
+    outs: list[Any],
+    wanted: list[Any],
+    seeds: list[Any],
+    given: dict[str, Value],
+    into: Items[Any] = (),
 ) -> tuple[Ghost | None, ...]:
     if m.inner or m.modes:
         raise Break(_CODE, "a backward inside of a transform or a mode")
-    taped = _flag(m, given, "create_graph")
+    taped, batched = _flag(m, given, "create_graph"), _flag(m, given, "is_grads_batched")
     retain = taped if is_none(given.get("retain_graph", NONE)) else _flag(m, given, "retain_graph")
     if any(not one.ghost.requires_grad for one in outs) or not wanted:
         raise Break("GB108", "a backward of a tensor that requires no gradient")
     ghosts = [
-        tuple(None if one is None else one.ghost for one in part) for part in (outs, wanted, seeds)
+        tuple([None if one is None else one.ghost for one in part])
+        for part in (outs, wanted, seeds, into)
     ]
-    found = calls.differentiate(m, gradients_of, (*ghosts, retain, *[taped] * taped))
+    options = {"taped": taped, "batched": batched, "into": ghosts[3]}
+    chosen = {name: value for name, value in options.items() if value}
+    found = calls.differentiate(m, gradients_of, (*ghosts[:3], retain), chosen)
     m.tracer.spends = True
     return found
 
 
-def _leaves(m: Machine, roots: list[Any]) -> list[Tensor]:
-    """The leaves that a backward reaches: inputs of the graph, whose gradients have no hooks."""
+def _leaves(m: Machine, roots: list[Any], named: list[Any] | None) -> list[Tensor]:
+    """The leaves that a backward reaches, or those `named` as its inputs: inputs of the graph and
+    leaves that the frame has made, whose gradients have no hooks."""
     found: list[Tensor] = []
-    for leaf in _reached(m, roots):
+    reached = _reached(m, roots, named)
+    for leaf in reached if named is None else named:
         if leaf.source is not None:
             _require_leaf(leaf)
+        elif not _made_leaf(leaf):
+            raise Break(_CODE, "a backward() with inputs that are no leaves")
         require_no_hooks(m, leaf)
         if any(_shares(other, leaf) for other in found):
             raise Break(_CODE, "a backward to leaves that share memory")

@@ -100,6 +100,7 @@ _STATE_PREFIXES = (
     "set_", "_set_", "autocast_", "_autocast", "clear_", "_clear_", "_push_", "_pop_", "_add_",
     "_remove_", "_enter_", "_exit_", "_enable", "_disable", "_save_", "_jit_", "_init", "init_num",
     "_autograd", "_unset_", "_enter", "_exit", "_activate", "_start", "_stop", "_record", "fork",
+    "_vmapmode",
     "wait",
 )  # fmt: skip
 
@@ -198,8 +199,11 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         raise Break(_REFUSED[name], f"{name}()")
     if name in _PLACES and not _made_here(*args, *kwargs.values()):
         raise Break("GB112", f"{name}() of an input")
-    if isinstance(fn, types.BuiltinFunctionType) and name.startswith(_STATE_PREFIXES):
-        raise Break(_STATE, f"{name}()")
+    if isinstance(fn, types.BuiltinFunctionType):
+        if name.startswith(_STATE_PREFIXES):
+            raise Break(_STATE, f"{name}()")
+        if fn.__module__ == "torch._C._functorch":  # they begin and end levels of transforms
+            raise Break("GB124", f"{name}()")
     if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and in_python(fn):
         raise Break("GB102", f"operator {fn}, which the program defines in Python")
     if m.modes:
@@ -259,12 +263,14 @@ def record(
     return from_result(m, result)
 
 
-def differentiate(m: Machine, fn: Any, fn_args: tuple[Any, ...]) -> tuple[Any, ...]:
+def differentiate(
+    m: Machine, fn: Any, fn_args: tuple[Any, ...], fn_kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
     """The result of a call that runs a backward over the ghosts: ghosts or None."""
     m.activity += 1
     start = m.tracer.n_nodes
     try:
-        found = _run(m, fn, fn_args, {})
+        found = _run(m, fn, fn_args, fn_kwargs)
     except CannotTrace as error:
         _check_whose(error)
         raise Break("GB108" if isinstance(error, TraceError) else _AUTOGRAD, str(error)) from error

@@ -87,6 +87,8 @@ WALKED = {
     for function in [
         *_MAKERS,
         torch.func.jvp,
+        torch.func.vjp,
+        torch.func.linearize,
         torch.func.hessian,
         torch.func.functional_call,
         *[getattr(torch._functorch.apis, name, None) for name in _HELPERS],
@@ -102,7 +104,7 @@ def run(m: Machine, frame: Frame, transform: Transform) -> Value:
     func, options, args, kwargs = _parts(m, frame, transform)
     sent = [calls.to_argument(m, value) for value in args]
     named = {name: calls.to_argument(m, value) for name, value in kwargs.items()}
-    seen = _handed_over(m, transform, options, sent, named)
+    seen = handed_over(m, transform, options, sent, named)
     before = len(m.journal.effects)
     # jvp(func, primals, tangents) calls func(*primals).
     if transform.direct:
@@ -110,7 +112,7 @@ def run(m: Machine, frame: Frame, transform: Transform) -> Value:
         taken, given = containers.sequence_items(m, args[0]), sent[0]
     else:
         taken, given = args, sent
-    body, lifted = _walked(m, transform, func, (taken, kwargs), (given, named), seen)
+    body, lifted = walked(m, transform, func, (taken, kwargs), (given, named), seen)
     if len(m.journal.effects) != before and options.get("chunk_size") is not None:
         raise Break(_CODE, "a function with effects under a transform in chunks")
     call = Transformed(transform, options, body)
@@ -178,7 +180,7 @@ def _leaf(value: Any) -> Any:
     return _Leaf(meta, value.requires_grad)
 
 
-def _handed_over(
+def handed_over(
     m: Machine, transform: Transform, options: dict[str, Any], args: list[Any], kwargs: Any
 ) -> _Seen:
     """Run the transform until it calls its function."""
@@ -201,7 +203,7 @@ def _handed_over(
 
 
 # -- walking the function --------------------------------------------------------------------------
-def _walked(
+def walked(
     m: Machine, transform: Transform, func: Value, taken: Any, sent: Any, seen: _Seen
 ) -> tuple[Body, list[Ghost]]:
     """The function as a trace of its own, and the enclosing ghosts that it reads."""

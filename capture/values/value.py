@@ -277,6 +277,14 @@ class Instance(Value):
 
 
 @dataclass(eq=False, slots=True)
+class Held(Value):
+    """An object of capture in a closure cell of torch. `stop` is raised where it would be rebuilt."""
+
+    held: Any
+    stop: Exception
+
+
+@dataclass(eq=False, slots=True)
 class Super(Value):
     """`super(cls, receiver)`: attribute look-up continues after `cls` in the receiver's type."""
 

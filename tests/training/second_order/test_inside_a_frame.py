@@ -340,6 +340,9 @@ ONES = torch.ones(3)
 FUNCTIONALS: dict[str, Callable[[torch.Tensor], Any]] = {
     "hessian": lambda x: torch.autograd.functional.hessian(_total, x),
     "jacobian": lambda x: torch.autograd.functional.jacobian(_vector, x),
+    "batched hessian": lambda x: torch.autograd.functional.hessian(_total, x, vectorize=True),
+    "batched jacobian": lambda x: torch.autograd.functional.jacobian(_vector, x, vectorize=True),
+    "func.vjp": lambda x: torch.func.vjp(_vector, x)[1](ONES),
     "hvp": lambda x: torch.autograd.functional.hvp(_total, x, ONES),
     "vhp": lambda x: torch.autograd.functional.vhp(_total, x, ONES),
     "vjp": lambda x: torch.autograd.functional.vjp(_vector, x, ONES),
@@ -367,13 +370,14 @@ def test_derivatives_as_functions_are_one_graph(name: str) -> None:
     assert not jitted.report().break_count, jitted.report()
 
 
-@pytest.mark.parametrize("name", ["hessian", "jvp", "hvp"])
+@pytest.mark.parametrize("name", ["hessian", "jvp", "hvp", "batched hessian"])
 def test_derivatives_as_functions_that_are_differentiated(name: str) -> None:
-    call = getattr(torch.autograd.functional, name)
+    batched, call = "batched" in name, getattr(torch.autograd.functional, name.split()[-1])
     inner, more = (_vector, (ONES,)) if name == "jvp" else (_total, (ONES,) * (name == "hvp"))
+    options = {"create_graph": True, **({"vectorize": True} if batched else {})}
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        return sum(one.square().sum() for one in tensors(call(inner, x, *more, create_graph=True)))
+        return sum(one.square().sum() for one in tensors(call(inner, x, *more, **options)))
 
     jitted, found = graftjit.jit(function), []
     for run in (function, jitted, jitted):
@@ -382,3 +386,34 @@ def test_derivatives_as_functions_that_are_differentiated(name: str) -> None:
         found.append(x.grad)
     torch.testing.assert_close(found[1:], found[:1] * 2)
     assert not jitted.report().break_count, jitted.report()
+
+
+def of_weights(x: torch.Tensor, w: torch.Tensor) -> Any:
+    y = (w.exp() * x).sin()
+    rows = grad(
+        y, (w, x), torch.eye(3), is_grads_batched=True, allow_unused=True, create_graph=True
+    )
+    return grad(rows[0].square().sum(), w)
+
+
+def unused_in_a_batch(x: torch.Tensor, w: torch.Tensor) -> Any:
+    y, z = (w * x).sin(), w * 2
+    rows = grad((y,), (w, z), (torch.eye(3),), is_grads_batched=True, allow_unused=True)
+    return rows[0], torch.tensor(rows[1] is None)
+
+
+def without_a_batch(x: torch.Tensor, w: torch.Tensor) -> Any:
+    try:
+        return grad((w * x).sin(), w, torch.ones(()), is_grads_batched=True)
+    except (RuntimeError, IndexError) as error:
+        return torch.tensor(len(str(error)))
+
+
+@pytest.mark.parametrize("function", [of_weights, unused_in_a_batch, without_a_batch])
+def test_a_batch_of_gradients(function: Any) -> None:
+    jitted = graftjit.jit(function)
+    for number in range(2):
+        torch.manual_seed(number)
+        x, w = (torch.randn(3, requires_grad=True) for _ in range(2))
+        torch.testing.assert_close(tensors(jitted(x, w)), tensors(function(x, w)))
+    assert bool(jitted.report().break_count) == (function is without_a_batch), jitted.report()
