@@ -128,14 +128,14 @@ class _Division:
         self.kept = {node for node in joint.kept if node.op in ("input", "constant")}
         self.kept |= {root(self.results[at]) for at in self.kept_outputs}
         self.seen = {root(node) for node in self.results}
-        # Memory that others can write and only regions read, which eager mode reads again during
-        # the backward.
+        # Memory that others can write, and that the backward reads as it is when it runs, as eager
+        # mode does: what only regions and attributes of contexts read.
         again_read = {root(node.args[0]) for node in whole.nodes if node.target is again}
         self.current = {one for one in again_read if one.op == "input" or one in self.seen}
         self.current -= self.kept
         self.written = {root(target) for node in whole.nodes for target in writes(node)}
-        # Memory that is read during the forward and may have other content at its end.
-        self.changing = self.written | {graph.inputs[at] for at in graph.written}
+        # Memory that is read during the forward and may have other content later.
+        self.changing = self.written | self.current | {graph.inputs[at] for at in graph.written}
         self.behind = self._behind()
         # Nodes of which no copy can be saved: the backward cannot compute with the copy's layout.
         self.never_copied: set[Node] = set()

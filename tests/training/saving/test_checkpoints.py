@@ -539,3 +539,22 @@ def test_functions_of_a_checkpoint_that_python_runs_save_as_much_again() -> None
         return (x.grad, w.grad, len(log)), f
 
     compare(program, 1, "GB114")
+
+
+def test_a_value_beside_a_region_is_that_of_the_forward() -> None:
+    """The region reads `w` as it is when the backward runs; `w.exp()` has its first content."""
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        inside = checkpoint(lambda v: (v * w).sin(), x, use_reentrant=False)
+        return (x * w.exp()).sum() + inside.sum()
+
+    found = []
+    for run in (f, graftjit.jit(f)):
+        torch.manual_seed(0)
+        x, w = (torch.randn(4, requires_grad=True) for _ in range(2))
+        loss = run(x, w)
+        with torch.no_grad():
+            w.mul_(3)
+        loss.backward()
+        found.append((x.grad, w.grad))
+    torch.testing.assert_close(found[1], found[0])
