@@ -281,7 +281,7 @@ class _Differentiable:
             parts = _parts(m, result)
             self._save()
             held = self._attributes()
-            self._check_result(parts, held)
+            self._check_result(parts)
             backwards = self._backwards(backward, parts)
             for ghost in self.held:
                 self._check_held(ghost, held)
@@ -333,15 +333,13 @@ class _Differentiable:
             raise Break(_CODE, f"{self.call.name} marks or saves what is no tensor")
         return found  # type: ignore[return-value]
 
-    def _check_result(self, parts: list[Value], held: list[Tensor]) -> None:
+    def _check_result(self, parts: list[Value]) -> None:
         for part in parts:
             outside = isinstance(part, Tensor) and part.source is not None
             if outside and part not in self.call.args:
                 raise Break(_CODE, f"{self.call.name} returns a tensor from outside")
             if isinstance(part, Items | Dict):
                 raise Break(_CODE, f"{self.call.name} returns a container")
-            if isinstance(part, Tensor) and any(part is one for one in held):
-                raise Break(_CODE, f"{self.call.name} keeps its result in an attribute of ctx")
         if not any(isinstance(part, Tensor) for part in parts):
             raise Break(_CODE, f"{self.call.name} returns no tensor")
 
@@ -398,7 +396,7 @@ class _Differentiable:
         known = inputs.get(id(ghost))
         if known is None:
             return
-        if not any(one.ghost is known and one.source is None for one in held):
+        if not any(one.ghost is known and _may_be_read_later(one) for one in held):
             reason = f"the backward of {self.call.name} reads a tensor that was not saved for it"
             raise Break(_CODE, reason)
 
@@ -548,6 +546,8 @@ class _Differentiable:
             for known, _, _ in self.inner.lifted.values()
             for place in [next((k for k, one in enumerate(ghosts) if one is known), None)]
         )
+        inputs_inside = {id(inside) for _, _, inside in self.inner.lifted.values()}
+        later = {at(one) for one in self.held if id(one) in inputs_inside}.union(result)
         graph = self.inner.tracer.finish(self.outputs.ghosts)
         self._check_writes(graph.written)
         makes = bool(as_constant(m, self._attribute("materialize_grads")))
@@ -558,6 +558,7 @@ class _Differentiable:
             result,
             tuple(saved),
             tuple(held),
+            frozenset(later),
             tuple(dirty),
             tuple(plain),
             makes,
@@ -589,6 +590,12 @@ def _content_of(holder: Any, name: str) -> Any:
 def from_class(name: str) -> Value:
     """An attribute that no method of the context has set."""
     return containers.from_constant(getattr(Context, name))
+
+
+def _may_be_read_later(value: Tensor) -> bool:
+    """Whether a backward can read a tensor of the context as it is then: a value of the frame, or
+    an input of its graph."""
+    return value.source is None or value.ghost._node.op == "input"
 
 
 def _content(value: Value | None) -> Any:

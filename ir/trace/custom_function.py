@@ -19,6 +19,7 @@ from ..dataclass import dataclass
 from ..errors import Unsupported
 from ..graph.interpreter import bind_results, replay
 from ..graph.nodes import Graph, Ref
+from ..ops.read_again import NO_REGION, again
 from ..symbolic.expr import Expr
 from ..symbolic.symnode import to_torch
 from .ghost import Ghost
@@ -56,6 +57,8 @@ class Walked:
     result       the tensors of the result
     saved        what the forward saves with `save_for_backward`
     held         other tensors of the forward that the backward reads, from attributes of `ctx`
+    later        what others can write to until the backward reads it from `held`: inputs of the
+                 forward, and its results
     dirty, plain what is marked as dirty, and as not differentiable
     materialize  whether a missing gradient of a tensor is zeros
     backwards    whether each gradient is present -> the backward
@@ -67,6 +70,7 @@ class Walked:
     result: tuple[int, ...]
     saved: tuple[int | None, ...]
     held: tuple[int, ...]
+    later: frozenset[int]
     dirty: tuple[int, ...]
     plain: tuple[int, ...]
     materialize: bool
@@ -96,7 +100,13 @@ def traced(walked: Walked) -> Any:
             raise Unsupported("custom-function", f"a derivative of the backward of {walked.name}")
         if one.dense:
             gradients = tuple([each if each is None else each.contiguous() for each in gradients])
-        given = {"saved": ctx.saved_tensors, "held": ctx.held, "gradient": gradients}
+        held = ctx.held
+        if not torch.is_grad_enabled():  # else autograd follows the read
+            held = [
+                again(made, NO_REGION) if at in walked.later and type(made) is Ghost else made
+                for at, made in zip(walked.held, held, strict=True)
+            ]
+        given = {"saved": ctx.saved_tensors, "held": held, "gradient": gradients}
         operands = [given[kind][at] for kind, at in one.inputs]
         present = [gradient for gradient in gradients if gradient is not None]
         if present and type(present[0]) is Ghost:

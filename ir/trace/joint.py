@@ -20,6 +20,7 @@ from ..errors import CannotTrace
 from ..graph.effects import reads, root
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
+from ..ops.read_again import again
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
 from .inner_results import clashes_of, edge_of, nodes_behind, passed_through
@@ -147,7 +148,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         parameters,
         tuple(type(one).__name__ for one in functions),
         arrived,
-        memory_read(nodes, pieces),
+        memory_read([node for node in nodes if node.target is not again], pieces),
         (*inner, *range(len(ghosts), len(made))),
         clashes,
         views_inside,

@@ -26,6 +26,7 @@ from ..graph.effects import is_random, reads, root, uses, writes
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS, OpDef
+from ..ops.read_again import again
 from .joint import Joint, memory_read
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 _LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
-_LIBRARY.define("again(Tensor self, int region) -> Tensor")
-_LIBRARY.impl("again", lambda tensor, region: tensor.detach(), "CompositeExplicitAutograd")
 aten = torch.ops.aten
-again = torch.ops.graftjit.again.default
-OPS[str(again)] = OpDef(str(again), "barrier", lambda op, tensor, region: tensor)
 
 # States of the processor's generator: the forward keeps that at the beginning of a region that
 # draws random numbers, and the copy draws from it and puts back the one before. Each counts as a

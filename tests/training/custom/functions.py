@@ -340,3 +340,30 @@ def closed(scale: float) -> Any:
 
     Closed.change = staticmethod(change)
     return Closed
+
+
+class Keeps(Function):
+    """Keeps its arguments in attributes of `ctx`, and saves none."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T, w: T) -> T:
+        ctx.x, ctx.w = x, w
+        return (x * w).sin()
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> tuple[T, T]:
+        inner = (ctx.x * ctx.w).cos() * g
+        return inner * ctx.w, inner * ctx.x
+
+
+class HoldsResult(Function):
+    """Keeps its result in an attribute of `ctx`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T) -> T:
+        ctx.y = x.exp()
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        return g * ctx.y
