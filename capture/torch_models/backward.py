@@ -349,7 +349,7 @@ def _differentiate(
     options = {"taped": taped, "batched": batched, "into": ghosts[3]}
     chosen = {name: value for name, value in options.items() if value}
     found = calls.differentiate(m, gradients_of, (*ghosts[:3], retain), chosen)
-    m.tracer.spends = True
+    m.tracer.spends, m.tracer.backward_end = True, m.tracer.recorded
     return found
 
 

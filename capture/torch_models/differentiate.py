@@ -53,9 +53,10 @@ def _gradients(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     _check_outside(m, containers.sequence_items(m, wanted))
     m.tracer.spends = m.root_tracer.spends = True
     sent = tuple(calls.to_argument(m, value) for value in args)
-    return calls.record(
-        m, differentiate.gradients, sent, {}, may_fail=False
-    )  # the function has run
+    # the function has run
+    found = calls.record(m, differentiate.gradients, sent, {}, may_fail=False)
+    m.tracer.backward_end = m.tracer.recorded
+    return found
 
 
 def _check_outside(m: Machine, wanted: list[Value]) -> None:

@@ -65,6 +65,8 @@ def not_divided(graph: Graph, segments: Segments | None) -> str:
     """Why a result with a history through another result of its own segment needs torch's own
     calls; empty if no result has one."""
     joint: Joint = graph.joint
+    if segments is None and graph.spends and _before_a_backward(graph):
+        return "a result depends on another one, which a backward of the frame may pass through"
     if joint.views_inside and segments is None:
         return "a result depends on another one, which is a view"
     if joint.inner if segments is None else segments.inner:
@@ -75,14 +77,29 @@ def not_divided(graph: Graph, segments: Segments | None) -> str:
 def segments_of(graph: Graph) -> Segments | None:
     """The segments of a graph with a Joint; None if there is one only."""
     joint: Joint = graph.joint
-    # A segment's calls take a result that another depends on as an input, without the history of a
-    # backward's.
-    if len(joint.tangents) < 2 or (graph.spends and (joint.inner or joint.views_inside)):
+    if len(joint.tangents) < 2 or (graph.spends and _before_a_backward(graph)):
         return None
     search = _Search(graph)
     if any(joint.arrived[at] is None for at in search.inner):
         return None
     return search.found()
+
+
+def _before_a_backward(graph: Graph) -> bool:
+    """Whether a backward among the calls may pass through a result that others depend on. A
+    segment's calls take such a result as an input, without a history."""
+    joint: Joint = graph.joint
+    n = len(joint.results)
+    inner = [*joint.inner, *range(n, n + len(joint.views_inside))]
+    if not inner or graph.backward_end is None:
+        return bool(inner)
+    last = max(graph.backward_end - 1, 0)  # its own results have a history in any segment
+    early, late = (
+        {one for call in calls for one in operands(call.results, Ref)}
+        for calls in (graph.calls[:last], graph.calls[last:])
+    )
+    made = [Ref(-1 if (ref := ref_of(graph, at)) is None else ref) for at in inner]
+    return any(one in early or one not in late for one in made)
 
 
 class _Search:

@@ -138,6 +138,7 @@ class Graph:
     (a
                    `Declined`); None: not built
     spends         the calls contain a backward
+    backward_end   the number of calls up to the last backward among them, it included; None: unknown
     spent          (position, name of the node) of the outputs whose history this backward used up
     symbols        origin of each symbol of the graph: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
@@ -165,6 +166,7 @@ class Graph:
     own: frozenset[int] = frozenset()
     joint: Any = None
     spends: bool = False
+    backward_end: int | None = None
     spent: tuple[tuple[int, str], ...] = ()
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     numbers: list[Symbol] = field(default_factory=list)

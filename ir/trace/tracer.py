@@ -136,6 +136,7 @@ class Tracer:
         self._needs_grad = False
         self._grad_where: Location | None = None
         self.spends = False  # the calls contain a backward
+        self.backward_end: int | None = None  # the number of calls up to the last one
         self.regions: Any = None  # see `regions.Regions`
         self.within = False  # a part of another trace, whose symbols it has
 
@@ -570,6 +571,7 @@ class Tracer:
             grad_where=self._grad_where if needs_grad else None,
             joint=joint,
             spends=self.spends,
+            backward_end=self.backward_end,
             spent=used or (),
             values=tuple([self._values[ref] for ref in order]),
         )

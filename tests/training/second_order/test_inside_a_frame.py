@@ -219,6 +219,56 @@ def test_results_are_differentiated_in_any_order_as_in_eager(function: Any) -> N
     assert not jitted.report().break_count
 
 
+def dependent(x: torch.Tensor, w: torch.Tensor) -> Any:
+    (g,) = grad((w.exp() * x).sin().sum(), w, create_graph=True)
+    h = g * w
+    return g, h.sum(), (h * g).sum()
+
+
+def dependent_on_a_view(x: torch.Tensor, w: torch.Tensor) -> Any:
+    (g,) = grad((w.exp() * x).sin().sum(), w, create_graph=True)
+    v = g.view(-1)
+    return v, (v * w).sum(), g
+
+
+def dependent_on_a_function(x: torch.Tensor, w: torch.Tensor) -> Any:
+    g = graftjit.grad(lambda z: (z.exp() * x).sin().sum())(w)
+    return g, (g * g).sum()
+
+
+def before_the_backward(x: torch.Tensor, w: torch.Tensor) -> Any:
+    loss = (w.exp() * x).sum()
+    (g,) = grad(loss, w, create_graph=True)
+    return loss, loss * 2 + (g * g).sum()
+
+
+DEPENDENT = [dependent, dependent_on_a_view, dependent_on_a_function]
+
+
+@pytest.mark.parametrize("function", [*DEPENDENT, before_the_backward])
+@pytest.mark.parametrize("twice", [False, True])
+def test_results_that_depend_on_a_gradient(function: Any, twice: bool) -> None:
+    jitted = graftjit.jit(function)
+    count = len(function(torch.ones(3), torch.ones(3, requires_grad=True)))
+    for order in itertools.permutations(range(count)):
+        logs = []
+        for run in (function, jitted):
+            torch.manual_seed(1)
+            x, w = torch.randn(3).double(), torch.randn(3).double().requires_grad_()
+            results, log = run(x, w), []
+            last = results[order[-1]].sum()
+            log += [*grad(last, results[order[0]], retain_graph=True, allow_unused=True)]
+            for at in order:
+                (found,) = grad(results[at].sum(), w, create_graph=twice, retain_graph=True)
+                log += [found, *(grad(found.exp().sum(), w, retain_graph=True) if twice else ())]
+            logs.append(log + [one.detach() for one in results])
+        torch.testing.assert_close(logs[1], logs[0])
+    report = jitted.report()
+    assert not report.break_count and ("FB301" in str(report)) == (function not in DEPENDENT), (
+        report
+    )
+
+
 # -- leaves that the frame makes
 def read_inside(x: torch.Tensor, w: torch.Tensor) -> Any:
     y = (x * 2).requires_grad_()
