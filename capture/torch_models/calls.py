@@ -254,8 +254,7 @@ def record(
         if isinstance(error, Unsupported):
             code = "GB114" if error.code == "history" else "GB124"
         raise Break(code, f"{name}: {error}") from error
-    if m.tracer.regions is not None and m.tracer.regions.written_since(start):
-        raise Break(_AUTOGRAD, f"{name}() writes to what a checkpointed function has read")
+    _check_regions(m, name, start)
     if may_fail:
         _failing(m, name, start)
     if result is not None and not _made_of_tensors(result) and not _is_answer(fn, name):
@@ -274,8 +273,14 @@ def differentiate(
     except CannotTrace as error:
         _check_whose(error)
         raise Break("GB108" if isinstance(error, TraceError) else _AUTOGRAD, str(error)) from error
+    _check_regions(m, "backward", start)
     _failing(m, "backward", start)
     return found  # type: ignore[no-any-return]
+
+
+def _check_regions(m: Machine, name: str, start: int) -> None:
+    if m.tracer.regions is not None and m.tracer.regions.written_since(start):
+        raise Break(_AUTOGRAD, f"{name}() writes to what a checkpointed function has read")
 
 
 def _check_whose(error: CannotTrace) -> None:
