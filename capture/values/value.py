@@ -278,7 +278,7 @@ class Instance(Value):
 
 @dataclass(eq=False, slots=True)
 class Held(Value):
-    """An object of capture in a closure cell of torch. `stop` is raised where it would be rebuilt."""
+    """An object of capture in a cell of torch. `stop` is raised where it would be rebuilt."""
 
     held: Any
     stop: Exception

@@ -138,7 +138,7 @@ class Graph:
     (a
                    `Declined`); None: not built
     spends         the calls contain a backward
-    backward_end   the number of calls up to the last backward among them, it included; None: unknown
+    backward_end   the number of calls up to and with the last backward; None: unknown
     spent          (position, name of the node) of the outputs whose history this backward used up
     symbols        origin of each symbol of the graph: ("size", input position, dim),
                    ("stride", input position, dim) or ("number", argument position)
