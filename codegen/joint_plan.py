@@ -7,6 +7,7 @@ from ..ir.autograd.partition import Halves
 from ..ir.graph.nodes import Graph, Meta
 from ..ir.symbolic.expr import hint_of
 from ..ir.trace.custom_function import Applied
+from ..ir.trace.reentrant import refusing
 from ..runtime.autograd import rng_state
 from ..runtime.autograd.joint_program import Plan
 
@@ -41,6 +42,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         if joint.custom
         else (),
         casts=joint.casts,
+        refusing=refusing(joint),
     )
 
 

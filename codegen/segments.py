@@ -9,7 +9,7 @@ Its calls use these pieces where the whole graph's calls use what they computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..ir.autograd.segments import Part, Segment, Segments, last_assigned, parts
 from ..ir.dataclass import dataclass
 from ..ir.graph.effects import root, writes
 from ..ir.graph.interpreter import substitute
-from ..ir.graph.nodes import Call, Graph, Ref
+from ..ir.graph.nodes import Call, Graph, Node, Ref
 from ..ir.symbolic.expr import symbols_of
 from ..ir.trace.joint import HIDDEN, Joint
 from ..runtime.autograd.segments import Place
@@ -114,6 +114,13 @@ class _Segment:
         pairs += [(n + number, places[at]) for number, (_, at) in contributions]
         return tuple(at for at, _ in pairs), tuple(place for _, place in pairs)
 
+    def _gradients(self, wanted: Sequence[int]) -> tuple[Node | None, ...]:
+        """The gradients of `wanted`, with what other segments add."""
+        whole = dict(zip(self.joint.wanted, self.joint.gradients, strict=False))
+        n = len(self.graph.inputs)
+        added = [self.joint.gradients[at] for _, at in self.segment.contributions]
+        return tuple(whole[at] if at < n else added[at - n] for at in wanted)
+
     # -- what is saved
 
     def _origin(self, saved: tuple[str, Any]) -> tuple[str, Any]:
@@ -191,6 +198,7 @@ class _Segment:
             results=tuple(range(len(self.own))),
             tangents=tuple(joint.tangents[at] for at in self.segment.results),
             wanted=wanted,
+            gradients=self._gradients(wanted),
             names=tuple(joint.names[at] for at in self.segment.results),
             owners=tuple(map(owners.index, owners)),
             ages=tuple(joint.ages[at] for at in self.segment.results),

@@ -102,8 +102,9 @@ _TABLE: tuple[Code, ...] = (
     Code("GB114", "autograd is used inside the graph",
          "these act on autograd's own state: hooks on tensors, requires_grad_ of a tensor from"
          " outside or of one that outlives the graph, a backward to tensors with hooks, a backward"
-         " through a history from outside the graph, and checkpoints"
-         " with use_reentrant=True, another context_fn than for selective ones, or effects",
+         " through a history from outside the graph, and checkpoints with effects, another context_fn"
+         " than for selective ones, or, with use_reentrant=True, what only eager mode's backward"
+         " inside can do",
          "call it before the compiled function, or end the function there"),
     Code("GB115", "change of an object that is not modelled",
          "the write has effects beyond the value stored",

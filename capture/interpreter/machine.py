@@ -141,6 +141,7 @@ class Machine:
     def load_global(self, scope: Scope, name: str) -> Value:
         key = (id(scope.names), name)
         self.later.read(scope.names, name)
+        self.heap.read.add(key)
         if key in self.heap.globals:
             stored = self.heap.globals[key]
             if stored is not None:
@@ -164,6 +165,7 @@ class Machine:
     def builtin(self, scope: Scope, name: str) -> Value | None:
         """The builtin of a name as a frame sees it; the frame itself may have stored it."""
         key = (id(scope.builtins), name)
+        self.heap.read.add(key)
         if key in self.heap.globals:
             return self.heap.globals[key]
         if name in scope.builtins:

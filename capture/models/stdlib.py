@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import types
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ..breaks import Break
 from ..data_model.polyfills import stands_for
 from ..values.containers import NotConstant, as_constants, fold
 from ..values.registry import BUILTINS, Args, Kwargs, models
-from ..values.value import Value
+from ..values.value import Obj, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -135,3 +136,12 @@ _PURE = (
 )
 for _real in _PURE:
     BUILTINS[_real] = _pure(_real)
+
+
+# -- the environment: a mapping in Python over a dict ----------------------------------------------
+def _by_its_code(fn: Any) -> Any:
+    return lambda m, args, kwargs: m.inline(Obj(fn), args, kwargs)
+
+
+for _read in (os._Environ.__getitem__, os.getenv, os.environ.encodekey, os.environ.decodevalue):
+    BUILTINS[_read] = _by_its_code(_read)

@@ -78,6 +78,7 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
         raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
     hold_class(m, value)
     names = _MODULE_DICT(value.value)
+    m.heap.read.add((id(names), name))
     stored = m.heap.globals.get((id(names), name), MISSING)
     if stored is not MISSING and stored is not None:
         return stored

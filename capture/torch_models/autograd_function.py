@@ -137,8 +137,12 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _is_differentiated(m: Machine, call: _Call, transforms: list[Inner]) -> bool:
     """Whether a transform, or autograd around it, may use more than forward.
 
-    The tensors inside of vmap do not require the gradients that those around it require.
+    The tensors inside of vmap do not require the gradients that those around it require. Integers
+    and booleans have no gradients.
     """
+    tensors = [one.ghost.dtype for one in call.args if isinstance(one, Tensor)]
+    if not any(dtype.is_floating_point or dtype.is_complex for dtype in tensors):
+        return False
     if not (call.cls.generate_vmap_rule and all(one.batches for one in transforms)):
         return True
     around = m.root_tracer.needs_grad or any(one.origin.requires_grad for one in m.inputs)

@@ -18,6 +18,7 @@ import torch
 from ...ir.graph.layout import gradient_strides, is_dense
 from ...ir.trace.ghost import Ghost
 from ...ir.trace.joint import leaves_of
+from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards.sources import Source
 from ..breaks import Break, MustBePython
@@ -27,6 +28,7 @@ from ..values.effects import SetAttr
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Sequence, Tensor, Value, is_none
 from . import calls
+from .nested_traces import require_history
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -162,15 +164,16 @@ def gradients_of(
     pairs = zip(leaves, into, strict=False)
     hooks = [leaf.register_hook(partial(_add, old)) for leaf, old in pairs if old is not None]
     try:
-        return torch.autograd.grad(
-            roots,
-            leaves,
-            seeds,
-            retain_graph=retain,
-            create_graph=taped,
-            allow_unused=True,
-            is_grads_batched=batched,
-        )
+        with asked():  # `_torch_grad` has asked
+            return torch.autograd.grad(
+                roots,
+                leaves,
+                seeds,
+                retain_graph=retain,
+                create_graph=taped,
+                allow_unused=True,
+                is_grads_batched=batched,
+            )
     finally:
         for hook in hooks:
             hook.remove()
@@ -311,6 +314,7 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     _reached(m, outs, wanted)
     for one in wanted:
         require_no_hooks(m, one)
+    require_no_reentrant(m)
     found = _differentiate(m, outs, wanted, given_seeds, given)
     if None in found and not (zeros or _flag(m, given, "allow_unused")):
         raise Break("GB108", "torch.autograd.grad() of a tensor that takes no part")
@@ -338,6 +342,7 @@ def _differentiate(
 ) -> tuple[Ghost | None, ...]:
     if m.inner or m.modes:
         raise Break(_CODE, "a backward inside of a transform or a mode")
+    require_history(m)
     taped, batched = _flag(m, given, "create_graph"), _flag(m, given, "is_grads_batched")
     retain = taped if is_none(given.get("retain_graph", NONE)) else _flag(m, given, "retain_graph")
     if any(not one.ghost.requires_grad for one in outs) or not wanted:
@@ -401,6 +406,12 @@ def require_no_hooks(
     if real_leaves.hooked(leaf.origin):
         raise Break(_CODE, what)
     m.guard("unhooked", leaf.source, None)
+
+
+def require_no_reentrant(m: Machine) -> None:
+    """Break beside a checkpoint that refuses gradients of chosen tensors."""
+    if m.tracer.regions is not None and any(one.reentrant for one in m.tracer.regions.all):
+        raise Break(_CODE, "torch.autograd.grad() beside a checkpoint with use_reentrant=True")
 
 
 def _flag(m: Machine, given: dict[str, Value], name: str) -> bool:

@@ -48,7 +48,7 @@ from ..values.value import (
 )
 from ..values.wrap import CONST_TYPES
 from . import current_device
-from .nested_traces import lift
+from .nested_traces import lift, require_history
 from .tensor_scalars import by_tensor
 
 if TYPE_CHECKING:
@@ -429,6 +429,8 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
             raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
         if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
             _refuse_tied(value)
+        if name == "requires_grad" and value.source is None and value.ghost.requires_grad:
+            require_history(m, value.ghost)
         ghost = value.ghost
         # torch's own does not support symbolic sizes.
         if name == "nbytes":

@@ -19,11 +19,11 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from ...ir.graph.nodes import Graph
 from ...ir.trace.joint import Joint
-from ...ir.trace.regions import Regions
+from ...ir.trace.regions import Region, Regions
 from ..breaks import Break, MustBePython
 from ..data_model import attributes
 from ..values.containers import NotConstant, as_constant, sequence_items
-from ..values.registry import Args, Kwargs, models
+from ..values.registry import Args, Kwargs, Model, models
 from ..values.value import (
     Cell,
     Const,
@@ -41,11 +41,13 @@ from ..values.value import (
     Value,
 )
 from ..values.wrap import pin
+from .reentrant import reentrant_results
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 _CODE = "GB114"
+_NO_INPUT = "a warning: no argument of a checkpoint with use_reentrant=True requires a gradient"
 _CHECKS = tuple(torch_checkpoint._allowed_determinism_checks_to_fns)
 
 
@@ -64,22 +66,43 @@ def _checkpoint(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     given = dict(kwargs)
     if not args:
         raise Break(_CODE, "a checkpoint without a function as its first argument")
-    preserves = _require_plain(m, given)
-    policy = _policy(m, given.pop("context_fn", None))
+    options = _options(m, given)
+    context_fn = given.pop("context_fn", None)
+    reentrant = options["use_reentrant"]
+    policy = None if reentrant else _policy(m, context_fn)
     function, *rest = args
+    if reentrant:
+        _require_reentrant(m, rest, {**given, "context_fn": context_fn}, options)
     if not torch.is_grad_enabled():
         return m.call(function, rest, given)
     if m.inner or m.modes:
         raise Break(_CODE, "a checkpoint inside of a transform or a mode")
     regions = Regions.of(m.tracer)
+    if reentrant and regions.without_history():
+        raise Break("GB103", _NO_INPUT)
     before = _Seen(m, [function, *args, *given.values()])
-    region = regions.begin([one.ghost for one in rest if isinstance(one, Tensor)])
+    read, m.heap.read = m.heap.read, set()
+    region = regions.begin([one.ghost for one in rest if isinstance(one, Tensor)], reentrant)
     try:
         result = m.call(function, rest, given)
         if policy is not None:
             regions.save(region, _saves(m, policy, regions.operators(region)))
     finally:
         regions.end(region)
+        inside, m.heap.read = m.heap.read, m.heap.read | read
+    _require_no_effects(m, before, region, regions, options)
+    seen = _Seen(m, before.given, frames=False, read=inside)
+    region.check = partial(_check, m.root_index, seen)
+    if not reentrant:
+        return result
+    return reentrant_results(m, region, rest, _Seen(m, [function], frames=False).values, result)
+
+
+def _require_no_effects(
+    m: Machine, before: _Seen, region: Region, regions: Regions, options: dict[str, Any]
+) -> None:
+    """Break for a function whose effects happen twice in eager mode, or that draws other random
+    numbers the second time."""
     changed = before.effects()
     if regions.writes_outside(region):
         changed = changed or "a tensor from outside"
@@ -87,11 +110,9 @@ def _checkpoint(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break(
             _CODE, f"a checkpointed function with effects, which happen twice: it changes {changed}"
         )
-    if not preserves and regions.draws(region):
+    if not options["preserve_rng_state"] and regions.draws(region):
         raise Break(_CODE, "a checkpointed function draws random numbers, with"
                     " preserve_rng_state=False")  # fmt: skip
-    region.check = partial(_check, m.root_index, _Seen(m, before.given, frames=False))
-    return result
 
 
 def _check(index: int, read: _Seen, graph: Graph) -> None:
@@ -106,14 +127,25 @@ def _check(index: int, read: _Seen, graph: Graph) -> None:
         raise MustBePython(index, _CODE, f"a checkpoint in a graph without a backward: {reason}")
 
 
-@models(torch_checkpoint.checkpoint_sequential)
-def _sequential(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return m.inline(Obj(torch_checkpoint.checkpoint_sequential, source=None), args, kwargs)
+def _by_its_code(fn: Any) -> Model:
+    return lambda m, args, kwargs: m.inline(Obj(fn, source=None), args, kwargs)
 
 
-def _require_plain(m: Machine, given: Kwargs) -> bool:
-    """Take checkpoint's own options, and break for those that are not modelled. Returns
-    `preserve_rng_state`."""
+# The settings set a global of torch around a block. What they change is not seen in a region.
+_SETTINGS: tuple[Any, ...] = (
+    torch_checkpoint.set_checkpoint_early_stop,
+    torch_checkpoint.set_checkpoint_debug_enabled,
+)
+for _walked in (
+    torch_checkpoint.checkpoint_sequential,
+    *_SETTINGS,
+    *(one.__wrapped__ for one in _SETTINGS),
+):
+    models(_walked)(_by_its_code(_walked))
+
+
+def _options(m: Machine, given: Kwargs) -> dict[str, Any]:
+    """Take checkpoint's own options, and break for those that are not modelled."""
     options = {
         "use_reentrant": None,
         "determinism_check": "default",
@@ -125,13 +157,22 @@ def _require_plain(m: Machine, given: Kwargs) -> bool:
         name: _constant(m, name, given.pop(name)) if name in given else value
         for name, value in options.items()
     }
-    if found["use_reentrant"] is not False:
-        raise Break(_CODE, "a checkpoint without use_reentrant=False")
+    if found["use_reentrant"] is None:
+        raise Break("GB103", "a warning: a checkpoint without use_reentrant")
     if found["determinism_check"] not in _CHECKS:
         raise Break("GB108", "a checkpoint with an unknown determinism_check")
-    if found["debug"] is not False or torch_checkpoint._checkpoint_debug_enabled:
-        raise Break(_CODE, "a checkpoint with debug=True")
-    return bool(found["preserve_rng_state"])
+    return found
+
+
+def _require_reentrant(
+    m: Machine, rest: Args, given: dict[str, Value | None], options: dict[str, Any]
+) -> None:
+    """Break where a checkpoint with use_reentrant=True raises or warns."""
+    plain = _is_plain(given.pop("context_fn"))
+    if given or not plain or options["debug"] is not False:
+        raise Break("GB108", "a checkpoint with use_reentrant=True and other options")
+    if not any(isinstance(one, Tensor) and one.ghost.requires_grad for one in rest):
+        raise Break("GB103", _NO_INPUT)
 
 
 # -- selective checkpoints -------------------------------------------------------------------------
@@ -146,9 +187,7 @@ def _contexts(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _policy(m: Machine, function: Value | None) -> Value | None:
     """The policy of a checkpoint's `context_fn`, None without one."""
-    if function is None or (
-        isinstance(function, Obj) and function.value is torch_checkpoint.noop_context_fn
-    ):
+    if function is None or _is_plain(function):
         return None
     found = m.call(function, [], {})
     first = found._items[0] if isinstance(found, Sequence) and found._items else found
@@ -158,6 +197,13 @@ def _policy(m: Machine, function: Value | None) -> Value | None:
     policy = m.heap.overlay[first]["policy"]
     assert policy is not None
     return policy
+
+
+def _is_plain(function: Value | None) -> bool:
+    """Whether this is the `context_fn` of a checkpoint without one."""
+    return function is None or (
+        isinstance(function, Obj) and function.value is torch_checkpoint.noop_context_fn
+    )
 
 
 def _saves(m: Machine, policy: Value, operators: Iterable[Any]) -> set[Any]:
@@ -202,11 +248,19 @@ def _constant(m: Machine, name: str, value: Value) -> Any:
 class _Seen:
     """What a function can change: effects, and the content of all that exists before its call."""
 
-    def __init__(self, m: Machine, given: Iterable[Value], frames: bool = True) -> None:
-        """`frames`: what the frames and the objects made in them hold, too."""
+    def __init__(
+        self,
+        m: Machine,
+        given: Iterable[Value],
+        frames: bool = True,
+        read: set[Any] | None = None,
+    ) -> None:
+        """`frames`: what the frames and the objects made in them hold, too. `read`: the globals and
+        context variables that count; None: all."""
         self._m, self.given = m, list(given)
         self._effects = list(m.journal.effects)
-        self._globals, self._variables = dict(m.heap.globals), dict(m.heap.variables)
+        self._read = read
+        self._variables = self._stored()
         self._contents: list[tuple[Value, Any]] = []
         seen: set[Value] = set()
         pending = [*self.given, *(m.heap.overlay if frames else ())]
@@ -221,6 +275,19 @@ class _Seen:
             self._contents.append((value, content))
             pending += [one for one in content if isinstance(one, Value)]
 
+    @property
+    def values(self) -> list[Value]:
+        """All that exists before the call."""
+        return [value for value, _ in self._contents]
+
+    def _stored(self) -> dict[Any, Any]:
+        """What the frame has stored in globals and context variables."""
+        heap = self._m.heap
+        stored: dict[Any, Any] = {**heap.globals, **heap.variables}
+        if self._read is None:
+            return stored
+        return {key: value for key, value in stored.items() if key in self._read}
+
     def effects(self) -> str:
         """Effects since, or changes; empty if there are none."""
         if not _same(self._effects, self._m.journal.effects):
@@ -230,7 +297,7 @@ class _Seen:
     def changed(self, tensors: bool = True) -> str:
         """What has changed since; empty if nothing."""
         m = self._m
-        if self._globals != m.heap.globals or self._variables != m.heap.variables:
+        if self._variables != self._stored():
             return "a global"
         for value, before in self._contents:
             if isinstance(value, Tensor) and not tensors:

@@ -18,7 +18,7 @@ from ..values.registry import Args, Kwargs, models
 from ..values.value import Const, Obj, Sequence, Tensor, Value
 from . import calls
 from . import checkpoints as _checkpoints  # noqa: F401 (this fills the table of models)
-from .backward import require_no_hooks
+from .backward import require_no_hooks, require_no_reentrant
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -50,6 +50,7 @@ def _separate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _gradients(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     wanted = args[1]
     assert isinstance(wanted, Sequence)
+    require_no_reentrant(m)
     _check_outside(m, containers.sequence_items(m, wanted))
     m.tracer.spends = m.root_tracer.spends = True
     sent = tuple(calls.to_argument(m, value) for value in args)

@@ -35,6 +35,14 @@ class Inner:
     asked: set[str] = field(default_factory=set)
 
 
+def require_history(m: Machine, ghost: Ghost | None = None) -> None:
+    """Break for a question about grad mode, or about the history of `ghost`, in a checkpoint with
+    use_reentrant=True, which runs a second time with another answer."""
+    regions = m.tracer.regions
+    if regions is not None and regions.without_history(None if ghost is None else ghost._node):
+        raise Break("GB114", "a question about gradients in a checkpoint with use_reentrant=True")
+
+
 def lift(m: Machine, ghost: Ghost, depth: int | None = None) -> Ghost:
     """The ghost in the innermost trace (or at `depth`) for its own or an enclosing ghost."""
     depth = len(m.inner) if depth is None else depth

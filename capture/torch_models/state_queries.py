@@ -19,6 +19,7 @@ from ..values import containers
 from ..values.containers import as_constant
 from ..values.registry import BUILTINS, NONE, Args, Kwargs, Model, models
 from ..values.value import Const, Obj, Sequence, Tensor, Value
+from .nested_traces import require_history
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 @models(torch.is_grad_enabled)
 def _is_grad_enabled(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    require_history(m)
     if m.inner:
         m.inner[-1].asked.add("is_grad_enabled")
     return Const(torch.is_grad_enabled())

@@ -34,6 +34,7 @@ def read(m: Machine, value: Any, name: str) -> Value:
 
 
 def _get(m: Machine, variable: Obj, args: Args) -> Value:
+    m.heap.read.add(variable)
     token = m.heap.variables.get(variable)
     if token is not None:
         return token.value

@@ -34,6 +34,7 @@ class Heap:
     dicts       object made in the frame -> its `__dict__`, once asked for
     globals     (address of a globals dict, name) -> what the frame has stored
     variables   context variable that the frame has set -> the token of the last `set`
+    read        keys of `globals` and `variables` that have been read
     shared      tensors over the memory of arrays made here (see `numpy_arrays`)
     leaves      leaves of autograd that the frame has made (see `torch_models.backward`)
     """
@@ -47,6 +48,7 @@ class Heap:
     dicts: dict[Value, Any] = field(default_factory=dict)
     globals: dict[tuple[int, str], Value | None] = field(default_factory=dict)
     variables: dict[Value, Token] = field(default_factory=dict)
+    read: set[Any] = field(default_factory=set)
     shared: list[Any] = field(default_factory=list)
     leaves: dict[Value, Any] = field(default_factory=dict)
 

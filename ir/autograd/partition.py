@@ -32,6 +32,7 @@ from ..symbolic.expr import Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
 from ..trace.joint import Joint
 from ..trace.recorder import meta_args
+from ..trace.regions import BORDERS
 from .budget import Choices, Trade, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
 
@@ -319,7 +320,7 @@ class _Division:
         # copies with another layout
         other = {node for node in copies if now[node].meta != node.meta}
         for node in self._to_run(set(chosen)):
-            if node.target is again:
+            if node.target in BORDERS:
                 now[node] = now[node.args[0]]
                 continue
             now[node] = moved(node, now.__getitem__)

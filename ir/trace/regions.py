@@ -28,6 +28,7 @@ from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS, OpDef
 from ..ops.read_again import again
 from .joint import Joint, memory_read
+from .reentrant import nested
 
 if TYPE_CHECKING:
     from .ghost import Ghost
@@ -59,6 +60,7 @@ _BODIES = {
 }
 for name, body in _BODIES.items():
     _LIBRARY.impl(name, body, "CompositeExplicitAutograd")
+BORDERS = (again, nested)  # operators that are their operands
 _CPU = torch.device("cpu")
 _STATE = Meta((torch.get_rng_state().numel(),), (1,), torch.uint8, _CPU)
 OPS[str(state)] = OpDef(str(state), "barrier", lambda op, region: _STATE)
@@ -79,6 +81,7 @@ class Region:
     arguments   memory of the tensors that the function got: autograd saves them
     need        what the copy must have of the region
     saved       memory that a policy saves: the copy reads it
+    reentrant   of a checkpoint with `use_reentrant=True`: eager's forward has no history
     check       raises if the graph of the whole trace cannot contain the region
     """
 
@@ -91,6 +94,7 @@ class Region:
     last: int = -1
     need: dict[Node, None] = field(default_factory=dict)
     saved: set[Node] = field(default_factory=set)
+    reentrant: bool = False
     check: Callable[[Graph], None] | None = None
 
     def has(self, position: int) -> bool:
@@ -128,11 +132,12 @@ class Regions:
             tracer.regions = Regions(tracer)
         return tracer.regions  # type: ignore[no-any-return]
 
-    def begin(self, arguments: Sequence[Ghost]) -> Region:
+    def begin(self, arguments: Sequence[Ghost], reentrant: bool = False) -> Region:
         """Begin a region within the current one."""
         outer = self._open[-1] if self._open else None
         memory = tuple(root(one._node) for one in arguments)
         region = Region(len(self.all), outer, memory, len(self._nodes), _made())
+        region.reentrant = reentrant
         self.all.append(region)
         self._open.append(region)
         return region
@@ -144,6 +149,16 @@ class Regions:
         inside = self._nodes[region.start : region.end]
         self._outside.update(root(one) for node in inside for one in reads(node))
         self._outside.difference_update(inside)
+
+    def without_history(self, node: Node | None = None) -> bool:
+        """Whether eager's forward has no history here: within a region of a reentrant checkpoint,
+        which has made `node`."""
+        starts = [one.start for one in self._open if one.reentrant]
+        return bool(starts) and (node is None or node in self._nodes[starts[0] :])
+
+    def made(self, region: Region, memory: Node) -> bool:
+        """Whether the region has made this memory."""
+        return memory in self._nodes[region.start : region.end]
 
     def operators(self, region: Region) -> list[Any]:
         """The operators of the current region so far, each once."""
@@ -394,12 +409,12 @@ def redrawn(nodes: Sequence[Node]) -> list[set[Node]]:
 
 def without_borders(graph: Graph) -> Graph:
     """The graph whose values from outside of regions are read as they are."""
-    if not any(node.target is again for node in graph.nodes):
+    if not any(node.target in BORDERS for node in graph.nodes):
         return graph
     now = Replaced()
     nodes = []
     for node in graph.nodes:
-        if node.target is again:
+        if node.target in BORDERS:
             now[node] = now[node.args[0]]
             continue
         if any(one in now for one in uses(node)):

@@ -29,6 +29,7 @@ from . import (
     lasting,
     leaf_hooks,
     passing,
+    reentrant,
     rng_state,
     saving_hooks,
     second_order,
@@ -82,6 +83,7 @@ class Plan:
     before      those of them whose old value contributes to the results
     custom      what the backwards of custom functions read (`runtime.autograd.custom_function`)
     casts       autocast around the graph: (device type, dtype) where it is on
+    refusing    inputs with a gradient from checkpoints that have `use_reentrant=True`
     """
 
     name: str
@@ -107,6 +109,7 @@ class Plan:
     before: tuple[int, ...]
     custom: tuple[custom_function.Reads, ...] = ()
     casts: tuple[tuple[str, torch.dtype], ...] = ()
+    refusing: tuple[int, ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, after the calls have run under autograd."""
@@ -185,6 +188,7 @@ def node_of(joint: JointProgram) -> Any:
     """`torch.autograd.Function.apply` in C++ for one program, with nodes of a class of its own."""
     name = joint.node_name
     bases = (custom_function.Following, GraftBackward) if joint.plan.custom else (GraftBackward,)
+    bases = (reentrant.Refusing, *bases) if joint.plan.refusing else bases
     return function_of(joint.forwards, type(name, bases, {"joint": joint}))
 
 

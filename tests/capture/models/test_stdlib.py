@@ -19,6 +19,7 @@ import json
 import logging
 import math
 import operator
+import os
 import random
 import re
 import statistics
@@ -34,6 +35,8 @@ import weakref
 import numpy as np
 import torch
 from torch import nn
+
+import graftjit
 
 from ..harness import agrees
 
@@ -489,3 +492,30 @@ def test_error_handlers_and_encodings_of_the_programs():
         (torch.ones(2),),
         [lambda: stands.__setitem__(0, "b"), lambda: stands.__setitem__(0, "c")],
     )
+
+
+def test_the_environment(monkeypatch):
+    """A variable is guarded, present or not."""
+
+    def f(x):
+        return (
+            x * int(os.environ.get("GRAFTJIT_TEST_A", "1")),
+            os.getenv("GRAFTJIT_TEST_B"),
+            ("GRAFTJIT_TEST_B" in os.environ),
+        )
+
+    jitted = graftjit.jit(f)
+    monkeypatch.delenv("GRAFTJIT_TEST_A", raising=False)
+    monkeypatch.delenv("GRAFTJIT_TEST_B", raising=False)
+    for name, value in (
+        (None, ""),
+        ("GRAFTJIT_TEST_A", "2"),
+        ("GRAFTJIT_TEST_A", "3"),
+        ("GRAFTJIT_TEST_B", "b"),
+    ):
+        if name is not None:
+            monkeypatch.setenv(name, value)
+        found, expected = jitted(torch.ones(2)), f(torch.ones(2))
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+    report = jitted.report()
+    assert report.break_count == 0, str(report)

@@ -472,6 +472,22 @@ class Times(torch.autograd.Function):
         return g * ctx.saved_tensors[1] * 3, None
 
 
+class Pick(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(row, at):
+        return torch.index_select(row, 0, at.reshape(1)).squeeze(0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return None, None
+
+
 class Same(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -582,3 +598,16 @@ def test_a_made_module_is_returned():
         return made(x), [type(one).__name__ for one in made], made.state_dict(), made[0].k
 
     return fn, (t(3),)
+
+
+@agrees(graphs=1, breaks=0, backward=True)
+def test_a_function_of_integers_under_a_transform_beside_gradients():
+    """Integers have no gradient, so only the forward is used, whatever requires one around it."""
+    weight = t(3).requires_grad_()
+
+    def f(rows, at):
+        scale = weight.exp()
+        found = vmap(lambda row, k: Pick.apply(row, k) == 2)(rows, at)
+        return (scale * found).sum()
+
+    return f, (torch.arange(9).reshape(3, 3), torch.tensor([2, 0, 1]))

@@ -3,8 +3,8 @@ what is saved, and that the backward computes the regions again."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,53 +16,17 @@ from torch.utils.checkpoint import (
     checkpoint,
     checkpoint_sequential,
     create_selective_checkpoint_contexts,
+    set_checkpoint_debug_enabled,
+    set_checkpoint_early_stop,
 )
 
 import graftjit
-from graftjit.codegen import training
 from graftjit.runtime.process.session import SESSION
+
+from .checkpoints import Block, blocks_of, compare, leaf, operators_of_backward, saved_bytes
 
 again = functools.partial(checkpoint, use_reentrant=False)
 aten = torch.ops.aten
-
-
-def leaf(*shape: int) -> torch.Tensor:
-    made = torch.arange(1.0, 1 + torch.Size(shape).numel(), dtype=torch.float64).reshape(shape)
-    return (made / 7).sin().requires_grad_()
-
-
-def compare(program: Callable[..., Any], breaks: int = 0, code: str = "") -> Any:
-    """Run `program(wrap)`, which returns (results, jitted function), in plain Python and jitted."""
-    torch.manual_seed(0)
-    plain, _ = program(lambda fn: fn)
-    torch.manual_seed(0)
-    found, jitted = program(graftjit.jit)
-    torch.testing.assert_close(found, plain)
-    report = jitted.report()
-    assert report.break_count >= breaks if breaks else report.break_count == 0, str(report)
-    assert code in str(report)
-    return jitted
-
-
-def saved_bytes(y: torch.Tensor, *besides: torch.Tensor) -> int:
-    """Bytes of what the node of a compiled result has saved, without these tensors."""
-    known = {one.untyped_storage().data_ptr() for one in besides}
-    held = {one.untyped_storage().data_ptr(): one for one in y.grad_fn.saved_tensors}
-    return sum(one.untyped_storage().nbytes() for at, one in held.items() if at not in known)
-
-
-class Block(nn.Module):
-    def __init__(self, width: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.norm, self.inner = nn.LayerNorm(width), nn.Linear(width, 4 * width)
-        self.outer, self.drop = nn.Linear(4 * width, width), nn.Dropout(dropout)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.drop(self.outer(torch.nn.functional.gelu(self.inner(self.norm(x)))))
-
-
-def blocks_of(count: int, width: int = 8, dropout: float = 0.0) -> nn.ModuleList:
-    return nn.ModuleList(Block(width, dropout) for _ in range(count)).double()
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -116,21 +80,6 @@ def test_random_numbers_are_drawn_again() -> None:
     with SESSION.override(check=False):
         y = loss(x)
     assert saved_bytes(y, x, *blocks.parameters()) <= 400 * 64 * 8 + 2 * state
-
-
-def operators_of_backward(function: Any, *args: Any) -> list[str]:
-    """The operators of the backward graph."""
-    found: list[Any] = []
-    real = training.divide
-
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        found.append(real(*args, **kwargs))
-        return found[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "divide", noted)
-        graftjit.jit(function)(*args)
-    return [str(node.target) for node in found[0].backward.nodes]
 
 
 def test_the_backward_computes_the_products_again_region_after_region() -> None:
@@ -348,28 +297,49 @@ def test_effects_are_breaks() -> None:
         assert "with effects" in str(jitted.report())
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"use_reentrant": True}, "use_reentrant=False"),
-        ({"use_reentrant": False, "debug": True}, "debug=True"),
-        ({"use_reentrant": False, "preserve_rng_state": False}, "draws random numbers"),
-    ],
-)
-def test_other_forms_are_breaks(options: dict[str, Any], why: str) -> None:
+def test_random_numbers_that_differ_the_second_time_are_a_break() -> None:
     def program(wrap: Any) -> Any:
         x = leaf(3)
-        f = wrap(
-            lambda a: checkpoint(
-                lambda h: nn.functional.dropout(h, 0.0) + torch.rand(()), a, **options
-            ).sum()
-        )
-        y = f(x)
-        y.backward()
+        f = wrap(lambda a: again(lambda h: h * torch.rand(()), a, preserve_rng_state=False).sum())
+        f(x).backward()
         return (x.grad,), f
 
     jitted = compare(program, 1, "GB114")
-    assert why in str(jitted.report())
+    assert "draws random numbers" in str(jitted.report())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"early_stop": False}, {"determinism_check": "none"}],
+    ids=str,
+)
+@pytest.mark.parametrize("around", [None, set_checkpoint_early_stop, set_checkpoint_debug_enabled])
+def test_options_that_change_no_result(options: dict[str, Any], around: Any) -> None:
+    def program(wrap: Any) -> Any:
+        x, w = leaf(4, 4), leaf(4, 4)
+
+        @wrap
+        def f(a: torch.Tensor) -> torch.Tensor:
+            with contextlib.nullcontext() if around is None else around(False):
+                return again(lambda h: (h @ w).tanh() @ w, a.sin(), **options).sum()
+
+        for _ in range(2):
+            f(x).backward()
+        return (x.grad, w.grad), f
+
+    compare(program)
+
+
+def test_debug_is_for_errors() -> None:
+    """Plain Python runs without it: it records each operator of the function."""
+
+    def program(wrap: Any) -> Any:
+        x, w, options = leaf(4, 4), leaf(4, 4), {} if wrap is not graftjit.jit else {"debug": True}
+        f = wrap(lambda a: again(lambda h: (h @ w).tanh() @ w, a.sin(), **options).sum())
+        f(x).backward()
+        return (x.grad, w.grad), f
+
+    compare(program)
 
 
 def _saves_products(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
