@@ -268,11 +268,12 @@ class _Copies:
 
     def with_states(self, nodes: Sequence[Node]) -> list[Node]:
         """The nodes, and those that keep the generator's state at the beginning of a region."""
-        before = {self._nodes[self._regions[at].start]: one for at, one in self._states.items()}
+        before: dict[Node, list[Node]] = {}
+        for at, one in self._states.items():  # nested regions may begin with the same node
+            before.setdefault(self._nodes[self._regions[at].start], []).append(one)
         made: list[Node] = []
         for node in nodes:
-            if node in before:
-                made.append(before[node])
+            made += before.get(node, [])
             made.append(node)
         return made
 

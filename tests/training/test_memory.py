@@ -152,3 +152,46 @@ def test_a_step_with_its_optimizer_takes_no_more_than_eager() -> None:
     for its kernels is freed."""
     eager, ours = _peaks(OPTIMIZED)
     assert ours <= eager
+
+
+NESTED = (
+    STEPS.partition("layers =")[0]
+    + """
+from torch.utils.checkpoint import checkpoint
+
+def chain(weights, count):
+    def run(a):
+        for k in range(0, len(weights), count):
+            part = weights[k : k + count]
+            inner = chain(part, count // 3) if count > 1 else (
+                lambda a, w=part[0]: ((a @ w).tanh() @ w).tanh())
+            a = checkpoint(inner, a, use_reentrant=False)
+        return a
+    return run
+
+found = []
+x = torch.randn(1024, 64)
+for whole in (False, True):
+    for wrap in (lambda step: step, graftjit.jit):
+        weights = [torch.randn(64, 64).mul_(0.1).requires_grad_() for _ in range(9)]
+        forward = chain(weights, 3)
+        loss = lambda: forward(x).sum()
+        run = wrap((lambda: loss().backward()) if whole else loss)
+        def step():
+            y = run()
+            if not whole:
+                y.backward()
+            for w in weights:
+                w.grad = None
+        for _ in range(2):
+            step()
+        found.append(peak(step))
+print(*found)
+"""
+)
+
+
+def test_nested_checkpoints_take_no_more_than_eager() -> None:
+    """What the outer one has computed again for the inner ones does not live on inside them."""
+    eager, ours, eager_whole, ours_whole = _peaks(NESTED)
+    assert ours <= eager and ours_whole <= eager_whole

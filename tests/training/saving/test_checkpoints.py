@@ -140,6 +140,23 @@ def test_nested_regions() -> None:
     compare(program)
 
 
+def test_nested_regions_that_draw_random_numbers() -> None:
+    """The inner region begins where the outer one does."""
+
+    def program(wrap: Any) -> Any:
+        blocks, x = blocks_of(4, dropout=0.5), leaf(3, 8)
+
+        def outer(a: torch.Tensor, at: int) -> torch.Tensor:
+            return again(blocks[at + 1], again(blocks[at], a))
+
+        loss = wrap(lambda a: again(outer, again(outer, a, 0), 2).square().sum())
+        for _ in range(2):
+            loss(x).backward()
+        return [x.grad, torch.rand(2), *(p.grad for p in blocks.parameters())], loss
+
+    compare(program)
+
+
 def test_several_arguments_results_and_closures() -> None:
     def program(wrap: Any) -> Any:
         x, w, b = leaf(3, 4), leaf(4, 4), leaf(4)
