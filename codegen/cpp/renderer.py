@@ -82,6 +82,29 @@ def render(
     computation, not on other parts of the user's program: the same computation elsewhere gives the
     same text. `numbers` gets the expressions that each kernel takes, `texts` the text of each.
     """
+    numbers, symbols, texts = (_or_new(one) for one in (numbers, symbols, texts))
+    first: dict[Any, LoopNest] = {}  # of nests with equal content
+    likes = {nest.name: first.setdefault(nest.content, nest).name for nest in nests}
+    text = _text(list(first.values()), vector_bytes, numbers, symbols, texts)
+    for name, like in likes.items():
+        if name != like:
+            symbols[name], numbers[name] = symbols[like], numbers[like]
+            texts[name] = texts[like].replace(f" {like}(", f" {name}(", 1)
+    return text
+
+
+def _or_new(given: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if given is None else given
+
+
+def _text(
+    nests: list[LoopNest],
+    vector_bytes: int,
+    numbers: dict[str, tuple[Any, ...]],
+    symbols: dict[str, str],
+    texts: dict[str, str],
+) -> str:
+    """The text of nests of different content; see `render`."""
     parts = [PREAMBLE]
     # (lanes, whether all registers are bytes) -> sections; `fold` reduces all lanes of a register
     wanted: dict[tuple[int, bool], set[str]] = {}
@@ -109,11 +132,8 @@ def render(
             for writer in writers
         ):
             names.add("tile")
-        kernels = _distinct(
-            writers, {} if symbols is None else symbols, {} if texts is None else texts
-        )
-        if numbers is not None:
-            numbers.update({writer.nest.name: tuple(writer.numbers.names) for writer in writers})
+        kernels = _distinct(writers, symbols, texts)
+        numbers.update({writer.nest.name: tuple(writer.numbers.names) for writer in writers})
         text = library_text(names) + "\n" + "\n".join(kernels)
         header = f"namespace w{lanes} {{\nconstexpr int W = {lanes};\n"
         if narrow:

@@ -26,6 +26,7 @@ from ..loops.extents import dense, estimated
 from ..lower import scatter
 from ..lower.builder import CONSTANTS, Rule, first_meta, rule_for, scatters
 from . import rowwise
+from .places import identity, place_of, places, row_places
 from .precedence import Placed
 
 MAX_NODES = 96  # a bound on compile time and registers
@@ -59,6 +60,9 @@ class Unit(Placed):
     where: dict[Node, Map] = field(default_factory=dict)
     reads: dict[Node, int] = field(default_factory=dict)  # root -> bytes, for loads
     rows: Any = None  # the number of rows of a unit whose columns are unrolled (`rowwise`)
+    stores: bool = False  # whether a member is a copy that writes into an input
+    raises: bool = False  # whether a member may raise
+    keeps: bool = False  # whether a member writes into one of `Fusion.alone`
 
     @property
     def is_kernel(self) -> bool:
@@ -173,7 +177,7 @@ class Fusion:
             rule = self.rules[call]
             unit.where[node] = (
                 unit.where[call] if rule.kind == "pointwise"
-                else _place_of(unit, node.meta.shape, node.target in rule.rows)
+                else place_of(unit.shape, unit.folded, node.meta.shape, node.target in rule.rows)
             )  # fmt: skip
 
     def _place(self, node: Node) -> None:
@@ -201,9 +205,9 @@ class Fusion:
         joined: Unit | None = None
         for unit in self._candidates(node, rule):
             if joined is None:
-                why = self._against(node, rule, unit, before)
+                why, place = self._against(node, rule, unit, before)
                 if not why:
-                    self._join(node, rule, unit, before)
+                    self._join(node, rule, unit, before, place)
                     joined = unit
             elif unit is not joined:
                 why = self._against_merging(joined, unit)
@@ -227,7 +231,15 @@ class Fusion:
         unit.put_after(before)
         self.units.append(unit)
         self.home[node] = unit
+        self._note(node, unit)
         return unit
+
+    def _note(self, node: Node, unit: Unit) -> None:
+        """Register what `_quiet` asks about a member."""
+        stores = self.flow.is_store(node)
+        unit.stores |= stores
+        unit.raises |= may_raise(node)
+        unit.keeps |= stores and self.flow.memory(node) in self.alone
 
     def unit_of(self, node: Node) -> Unit:
         unit: Unit = self.home[node].now()
@@ -317,7 +329,7 @@ class Fusion:
                     saved[unit] = saved.get(unit, 0) + 2 * size_in_bytes(operand.meta)
         bases = {root(operand) for operand in reads(node)}
         for unit in self.units[-64:]:
-            if unit.merged is None and unit.is_kernel and unit.shape == shape:
+            if unit.merged is None and unit.shape == shape:
                 shared = sum(n for base, n in unit.reads.items() if base in bases)
                 if shared and shared >= size_in_bytes_of(shape, 1):
                     saved[unit] = saved.get(unit, 0) + shared
@@ -329,30 +341,30 @@ class Fusion:
                 open_ones.append(unit)
         return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
 
-    def _against(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> str:
-        """Why a node cannot join a kernel, as a code; empty if it can."""
+    def _against(
+        self, node: Node, rule: Rule, unit: Unit, before: list[Unit]
+    ) -> tuple[str, Map | None]:
+        """(why a node cannot join a kernel, as a code, else "", and its map there)."""
         if self._full(unit, node):
-            return "NF702"
+            return "NF702", None
         if unit.leads_to(before):
-            return "NF704"
-        if not self._quiet([node], unit):
-            return "NF706"
-        return "NF703" if self._place_in(node, rule, unit) is None else ""
+            return "NF704", None
+        alone = Unit(-1)
+        self._note(node, alone)
+        if not self._quiet(alone, unit):
+            return "NF706", None
+        place = self._place_in(node, rule, unit)
+        return ("NF703" if place is None else ""), place
 
-    def _quiet(self, nodes: list[Node], unit: Unit) -> bool:
+    def _quiet(self, other: Unit, unit: Unit) -> bool:
         """Whether no kernel of both would store into an input and also report an error."""
         if not self.flow.moves and not self.flow.apart:
             return True
-        stores = [any(map(self.flow.is_store, some)) for some in (nodes, unit.nodes)]
-        if not any(stores):
+        if not (other.stores or unit.stores):
             return True
-        if unit.rows is not None or any(
-            self.flow.is_store(node) and self.flow.memory(node) in self.alone
-            for node in (*nodes, *unit.nodes)
-        ):
+        if unit.rows is not None or other.keeps or unit.keeps:
             return False
-        raises = [any(map(may_raise, some)) for some in (nodes, unit.nodes)]
-        return not (stores[0] and raises[1]) and not (stores[1] and raises[0])
+        return not (other.stores and unit.raises) and not (unit.stores and other.raises)
 
     def _full(self, unit: Unit, *more: Node) -> bool:
         """Whether the unit cannot take these nodes too: a bound on compile time and registers."""
@@ -376,7 +388,7 @@ class Fusion:
         if rule.kind == "product":  # its factors are loaded, each at its own map
             apart = not any(self.source(operand) in unit.where for operand in reads(node))
             fits = shape == unit.shape and unit.folded == folded and apart
-            return _row_places(unit)[1][1] if fits else None
+            return row_places(unit.shape, unit.folded)[1][1] if fits else None
         if rule.kind != "pointwise":
             if shape != unit.shape or unit.folded not in (None, folded):
                 return None
@@ -390,7 +402,7 @@ class Fusion:
             return full
         if node.target not in LIGHT and any(member.target in LETTERS for member in unit.nodes):
             return None  # operators after a product are computed for one number at a time
-        for where in _places(unit, shape):
+        for where in places(unit.shape, unit.folded, unit.where, shape):
             if self._all_agree(node, rule, where, shape, unit):
                 return where
         return None
@@ -455,30 +467,35 @@ class Fusion:
             node = node.alias  # type: ignore[assignment]
         return not inside or where == affine.clean(unit.where[node], node.meta.shape, axes)
 
-    def _join(self, node: Node, rule: Rule, unit: Unit, before: list[Unit]) -> None:
+    def _join(
+        self, node: Node, rule: Rule, unit: Unit, before: list[Unit], place: Map | None
+    ) -> None:
         unit.nodes.append(node)
         self.home[node] = unit
+        self._note(node, unit)
         if rule.kind != "pointwise" and unit.rows is None:
             unit.folded = _space(node, rule)[1]
-        self._enter(node, rule, unit)
+        self._enter(node, rule, unit, place)
         unit.put_after(before)
 
-    def _enter(self, node: Node, rule: Rule, unit: Unit) -> None:
-        """Register the node's map and its loads."""
+    def _enter(self, node: Node, rule: Rule, unit: Unit, place: Map | None = None) -> None:
+        """Register the node's map and its loads. `place`: the map, if it is known."""
         if unit.rows is not None:
             unit.where[node] = ()
         elif isinstance(node.meta, Meta) or rule.kind == "pointwise":
             meta = first_meta(node)
             if rule.kind == "pointwise":
-                place = self._place_in(node, rule, unit)
+                place = self._place_in(node, rule, unit) if place is None else place
                 assert place is not None
             elif rule.kind == "scatter":  # its value exists at no position of the iteration
                 place = (affine.zero(len(unit.shape or ())),) * len(meta.shape)
             else:
-                place = _place_of(unit, meta.shape, rule.kind in ("fold", "product"))
+                place = place_of(
+                    unit.shape, unit.folded, meta.shape, rule.kind in ("fold", "product")
+                )
             unit.where[node] = place
         else:  # of several results only the gets have values; this is the map of result 0
-            unit.where[node] = _place_of(unit, node.meta[0].shape, 0 in rule.rows)
+            unit.where[node] = place_of(unit.shape, unit.folded, node.meta[0].shape, 0 in rule.rows)
         for operand in reads(node):
             if self.source(operand) not in unit.where and not self._inlined(self.source(operand)):
                 base = root(operand)
@@ -496,7 +513,7 @@ class Fusion:
             return "NF703"
         if other.leads_to(unit.before) or unit.leads_to(other.before):
             return "NF704"
-        if not self._quiet(other.nodes, unit):
+        if not self._quiet(other, unit):
             return "NF706"
         both = {**unit.where, **other.where}
         folded = unit.folded or other.folded
@@ -532,15 +549,14 @@ class Fusion:
                 unit.reads[base] = size
         for base in [base for base in unit.reads if base in unit.where]:
             del unit.reads[base]
+        unit.stores |= other.stores
+        unit.raises |= other.raises
+        unit.keeps |= other.keeps
         unit.absorb(other)
 
 
 def size_in_bytes_of(shape: tuple[int, ...], itemsize: int) -> int:
     return estimated(shape) * itemsize
-
-
-def identity(shape: tuple[int, ...]) -> Map:
-    return tuple(affine.axis_form(dim, len(shape)) for dim in range(len(shape)))
 
 
 def _is_large(node: Node) -> bool:
@@ -564,41 +580,6 @@ def _space(node: Node, rule: Rule) -> tuple[tuple[int, ...], tuple[int, ...] | N
         return operand.meta.shape, dims
     meta = first_meta(node)
     return meta.shape, None
-
-
-def _row_places(unit: Unit) -> list[tuple[tuple[int, ...], Map]]:
-    """(shape, map) of row values: with the reduced dimensions kept as 1, and without them."""
-    assert unit.shape is not None and unit.folded is not None
-    full = identity(unit.shape)
-    kept = [dim for dim in range(len(unit.shape)) if dim not in unit.folded]
-    zero = affine.zero(len(unit.shape))
-    with_ones = tuple(1 if dim in unit.folded else size for dim, size in enumerate(unit.shape))
-    return [
-        (with_ones, tuple(zero if dim in unit.folded else full[dim] for dim in range(len(full)))),
-        (tuple(unit.shape[dim] for dim in kept), tuple(full[dim] for dim in kept)),
-    ]
-
-
-def _place_of(unit: Unit, shape: tuple[int, ...], row: bool) -> Map:
-    """The map of the result, of this shape, of a "fold" or "normalize" rule."""
-    assert unit.shape is not None
-    if not row:
-        return identity(unit.shape)
-    return next(where for sizes, where in _row_places(unit) if sizes == shape)
-
-
-def _places(unit: Unit, shape: tuple[int, ...]) -> list[Map]:
-    """The maps that a pointwise result of this shape could have in the unit."""
-    assert unit.shape is not None
-    found = [identity(unit.shape)] if shape == unit.shape else []
-    if unit.folded is not None:
-        found += [where for sizes, where in _row_places(unit) if sizes == shape]
-    for node, where in unit.where.items():
-        if isinstance(node.meta, Meta) and not scatters(node):
-            found += affine.reshaped(where, node.meta.shape, shape) or affine.joined(
-                where, node.meta.shape, shape
-            )
-    return list(dict.fromkeys(found))
 
 
 def _cheap_beside(node: Node, unit: Unit) -> bool:

@@ -23,7 +23,8 @@ from ..loops.loop_nest import Index, LoopNest
 from ..loops.values import unroll
 from ..lower.builder import At, Builder, scatters
 from ..lower.matmul import rows_in_order, rows_together
-from .fuse import Fusion, Unit, identity
+from .fuse import Fusion, Unit
+from .places import identity
 
 
 class NotAffine(Exception):

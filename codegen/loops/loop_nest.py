@@ -250,6 +250,17 @@ class LoopNest:
         """Whether it stores at data-dependent positions."""
         return any(store.scatter is not None for store in self.stores)
 
+    @property
+    def content(self) -> Any:
+        """A key: nests with equal keys differ in names only. 0.0 and -0.0 differ, as 1 and 1.0."""
+        buffers = [(b.dtype, b.shape, b.stride, b.written, b.shared) for b in self.buffers]
+        values = [
+            (v.op, v.args, v.dtype, repr(v.attr) if v.op == "const" else v.attr)
+            for v in self.values
+        ]
+        spaces = self.outer, self.inner, self.stores, self.hints, self.tiled
+        return *spaces, tuple(buffers), tuple(values)
+
     def moves_inner(self, index: Index) -> bool:
         """Whether this index changes along the inner axes."""
         return any(index.strides[len(self.outer) :])

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...ir.graph.effects import reads, root
 from ...ir.graph.nodes import Meta, Node
@@ -101,13 +102,18 @@ def stored(steps: Steps) -> tuple[frozenset[Node], list[Kernel | Node]]:
     """
     lawless: set[Node] = set()
     found: list[Kernel | Node] = []
+    known: dict[Any, bool] = {}  # for equal kernels the answer is the same
     for step in steps:
         both = set(step.stores).intersection(step.reads) if isinstance(step, Kernel) else ()
         pairs = []
         for node in both:
             assert isinstance(step, Kernel)
-            if _may(step, node, node):
-                pairs.append((step.reads.index(node), _buffer_of(step, node)))
+            place = step.reads.index(node), step.stores.index(node)
+            key = step.device.type, step.nest.content, place, node.meta.shape
+            if key not in known:
+                known[key] = _may(step, node, node)
+            if known[key]:
+                pairs.append((place[0], _buffer_of(step, node)))
             else:
                 lawless.add(node)
         found.append(_marked(step, pairs) if pairs else step)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ counts as a write to all. Passes, verifier and codegen use these facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..dataclass import dataclass, field
@@ -15,6 +15,8 @@ from ..symbolic.expr import is_symbolic
 from .layout import is_dense
 from .nodes import Graph, Node
 from .schema import plan_of
+
+NESTED = frozenset((tuple, list, dict))
 
 
 def operands(value: Any, kind: type = Node) -> Iterator[Any]:
@@ -33,7 +35,13 @@ def operands(value: Any, kind: type = Node) -> Iterator[Any]:
 
 def reads(node: Node) -> list[Node]:
     """The nodes among a node's operands, in order."""
-    return [*operands(node.args), *operands(node.kwargs)]
+    found: list[Node] = []
+    for value in (*node.args, *node.kwargs.values()):
+        if type(value) is Node:
+            found.append(value)
+        elif type(value) in NESTED:
+            found.extend(operands(value))
+    return found
 
 
 def uses(node: Node) -> list[Node]:
@@ -68,10 +76,9 @@ def writes(node: Node) -> list[Node]:
     return found
 
 
-def written_values(nodes: Iterable[Node], values: Sequence[Node]) -> set[int]:
-    """The positions of the values whose memory these nodes write."""
-    memory = {root(target) for node in nodes for target in writes(node)}
-    return {at for at, node in enumerate(values) if root(node) in memory} if memory else set()
+def written_memory(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes that made the memory that these nodes write."""
+    return {root(target) for node in nodes for target in writes(node)}
 
 
 def _positional(plan: Any, node: Node, at: int) -> Any:

@@ -15,7 +15,7 @@ import torch
 
 from ..dataclass import dataclass, field
 from ..location import Location
-from ..symbolic.expr import Symbol
+from ..symbolic.expr import Symbol, plain
 from ..symbolic.symnode import SYMBOLIC, from_torch
 
 # An int, or an `ir.symbolic.expr.Expr` where it may differ from call to call.
@@ -33,7 +33,9 @@ class Meta:
     offset: Size = 0
 
     def with_sizes(self, change: Callable[[Any], Any]) -> Meta:
-        """The same with `change` applied to sizes, strides and offset."""
+        """The same with `change` applied to sizes, strides and offset, if some are expressions."""
+        if plain((self.shape, self.stride, self.offset)):
+            return self
         shape, stride, offset = change(self.shape), change(self.stride), change(self.offset)
         return Meta(shape, stride, self.dtype, self.device, offset)
 

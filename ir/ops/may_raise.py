@@ -12,6 +12,7 @@ the op table and is in neither `RAISES` nor `_TOTAL`: its behaviour is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -123,8 +124,7 @@ def looks_at_no_data(op: Any) -> bool:
 
 def reason(op: Any) -> str | None:
     """What an operator raises on; None if it does not raise because of data."""
-    name = str(op)
-    short = _short(op)
+    name, short = _names(op)
     if short in RAISES:
         return RAISES[short]
     if short in _TOTAL or name in OPS or name.replace("_.", ".", 1) in OPS:
@@ -147,8 +147,13 @@ def may_raise(node: Node) -> bool:
 
 def _short(op: Any) -> str:
     """ "div" for aten.div_.Tensor."""
+    return _names(op)[1]
+
+
+@cache
+def _names(op: Any) -> tuple[str, str]:
     name: str = str(op).split(".")[1]
-    return name if name.endswith("__") else name.rstrip("_")
+    return str(op), name if name.endswith("__") else name.rstrip("_")
 
 
 def counts_places(node: Node) -> Node | None:

@@ -38,9 +38,18 @@ class Rewriter:
         self.old = graph
         self.facts: Facts = facts_of(graph)
         self.nodes: list[Node] = []
-        self.now: dict[Node, Node] = {node: node for node in graph.inputs}
+        self.now: dict[Node, Node] = {}
+        self._written: set[Node] = set()  # the new nodes of memory that the graph writes
+        for node in graph.inputs:
+            self.put(node, node)
         self.origin: Node | None = None
         self._made = 0
+
+    def put(self, node: Node, new: Node) -> None:
+        """Replace a node of the old graph."""
+        self.now[node] = new
+        if node in self.facts.written:
+            self._written.add(new)
 
     def call(self, op: Any, *args: Any, **kwargs: Any) -> Node:
         """A new node in place of the current one, with inferred metadata."""
@@ -86,7 +95,7 @@ class Rewriter:
         for node in self.old.nodes:
             self.origin = node
             carried = self.carry(node)
-            self.now[node] = self._replacement(node, carried, rules(node))
+            self.put(node, self._replacement(node, carried, rules(node)))
         return with_nodes(self.old, self.nodes, [self.now[node] for node in self.old.outputs])
 
     def _replacement(self, node: Node, carried: Node, rules: Sequence[Rule]) -> Node:
@@ -128,7 +137,7 @@ class Rewriter:
         origin = root(node)
         if origin.op in ("input", "constant"):
             return origin.args == ("own",) or not self.facts.writes_outside
-        return all(self.now.get(one) is not origin for one in self.facts.written)
+        return origin not in self._written
 
 
 def with_nodes(graph: Graph, nodes: list[Node], outputs: list[Node]) -> Graph:
@@ -163,9 +172,10 @@ def split_results(
     for node in graph.nodes:
         walk.origin = node
         if node.op == "get" and node.args[0] in parts:
-            walk.now[node] = parts[node.args[0]][node.target]
+            walk.put(node, parts[node.args[0]][node.target])
             continue
-        walk.now[node] = carried = walk.carry(node)
+        carried = walk.carry(node)
+        walk.put(node, carried)
         if node.op == "call" and splits(carried):
             mark = len(walk.nodes)
             found = walk.tried(parts_of, carried) or ()

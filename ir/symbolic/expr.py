@@ -371,6 +371,20 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, Expr)
 
 
+_ATOMS = frozenset((type(None), bool, int, float, complex, str))
+
+
+def plain(value: Any) -> bool:
+    """Whether nested tuples and lists contain nothing but Python's own numbers and texts."""
+    kind = type(value)
+    if kind is not tuple and kind is not list:
+        return kind in _ATOMS
+    for item in value:  # noqa: SIM110  (a generator takes three times as long)
+        if not plain(item):
+            return False
+    return True
+
+
 def hints(value: Any) -> Any:
     """The same nested value with the hint of each expression."""
     return mapped(value, hint_of)
@@ -441,7 +455,7 @@ def fold(
 
 def substituted(value: Any, by: Mapping[Symbol, Any]) -> Any:
     """The same nested value with symbols replaced, in canonical form again."""
-    if not by:
+    if not by or plain(value):
         return value
 
     def change(item: Any) -> Any:

@@ -28,6 +28,7 @@ from .expr import (
     kind_of,
     mapped,
     mul,
+    plain,
     sub,
     substituted,
     symbols_of,
@@ -102,6 +103,8 @@ class Facts:
 
     def form(self, value: Any) -> Any:
         """A nested value with equal expressions written alike, as a number if only one fits."""
+        if plain(value):
+            return value
         found = substituted(value, self._by)
         return mapped(found, self._only) if self._single else found
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
 from ..graph.asked import producing
-from ..graph.effects import written_values
+from ..graph.effects import root, written_memory
 from ..graph.interpreter import substitute
 from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
 from ..location import Location
@@ -133,6 +133,7 @@ class Tracer:
         self._stores: dict[int, Store] = {}
         self._refs = 0
         self._values: list[Node] = []  # the node of each ref when it was numbered
+        self._sharing: dict[Node, list[int]] = {}  # memory (`root`) -> the refs of values in it
         self._needs_grad = False
         self._grad_where: Location | None = None
         self.spends = False  # the calls contain a backward
@@ -226,6 +227,7 @@ class Tracer:
         ghost._ref = self._refs
         self._refs += 1
         self._values.append(ghost._node)
+        self._sharing.setdefault(root(ghost._node), []).append(ghost._ref)
         return ghost._ref
 
     # -- calls
@@ -267,7 +269,8 @@ class Tracer:
             raise
         if self._needs_grad and not mark[3]:
             self._grad_where = where
-        changed = written_values(recorder.nodes[mark[0][0] :], self._values)
+        written = written_memory(recorder.nodes[mark[0][0] :])
+        changed = {ref for one in written for ref in self._sharing.get(one, ())}
         changed |= {one._ref for one in recorder.replaced() if one._ref >= 0}
         self._calls.append(
             Call(
@@ -336,7 +339,8 @@ class Tracer:
             for key in [key for key, (_, ghost) in self._known.items() if ghost._ref >= refs]:
                 del self._known[key]
             self._refs = refs
-            del self._values[refs:]
+            while len(self._values) > refs:
+                self._sharing[root(self._values.pop())].pop()
         if not self._outliving and torch.is_autocast_cache_enabled():
             torch.clear_autocast_cache()  # it may hold casts that `undo` removed
 
