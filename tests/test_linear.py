@@ -107,12 +107,28 @@ def convolved(n: int) -> tuple[Any, tuple[Any, ...]]:
     return nn.Sequential(*(Convolved() for _ in range(n))).eval(), (torch.randn(1, 4, 6, 6),)
 
 
+def updated(n: int) -> tuple[Any, tuple[Any, ...]]:
+    """A step of Adam over n parameters of several lengths, which the first step has given a state."""
+    parameters = [nn.Parameter(torch.randn(70 + 5 * (at % 6))) for at in range(n)]
+    for one in parameters:
+        one.grad = torch.randn_like(one)
+    optimizer = torch.optim.Adam(parameters, lr=0.01)
+    optimizer.step()
+
+    def f() -> torch.Tensor:
+        optimizer.step()
+        return parameters[0].detach()
+
+    return f, ()
+
+
 Make = Callable[[int], tuple[Any, tuple[Any, ...]]]
 CASES: dict[str, tuple[Make, int]] = {
     "pointwise": (pointwise, 40),
     "recurrent": (recurrent, 15),
     "residual": (residual, 3),
     "convolved": (convolved, 4),
+    "updated": (updated, 12),
 }
 
 

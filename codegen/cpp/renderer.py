@@ -23,6 +23,7 @@ from ..loops.lines import Lines, Numbers
 from ..loops.loop_nest import Index, LoopNest
 from . import (
     epilogue,
+    families,
     kept_values,
     loads,
     masks,
@@ -84,12 +85,14 @@ def render(
     """
     numbers, symbols, texts = (_or_new(one) for one in (numbers, symbols, texts))
     first: dict[Any, LoopNest] = {}  # of nests with equal content
-    likes = {nest.name: first.setdefault(nest.content, nest).name for nest in nests}
+    likes = [first.setdefault(one.content, one).name for one in families.opened(nests)]
     text = _text(list(first.values()), vector_bytes, numbers, symbols, texts)
-    for name, like in likes.items():
-        if name != like:
-            symbols[name], numbers[name] = symbols[like], numbers[like]
-            texts[name] = texts[like].replace(f" {like}(", f" {name}(", 1)
+    wanted = {like: numbers[like] for like in likes}
+    for nest, like in zip(nests, likes, strict=True):
+        numbers[nest.name] = families.closed(wanted[like], nest.columns)
+        if nest.name != like:
+            symbols[nest.name] = symbols[like]
+            texts[nest.name] = texts[like].replace(f" {like}(", f" {nest.name}(", 1)
     return text
 
 
