@@ -58,8 +58,9 @@ def _may(nest: LoopNest) -> bool:
 
 
 def _over(nest: LoopNest) -> LoopNest:
+    inner: Any = (LENGTH,)
     buffers = [
-        replace(one, shape=(LENGTH,), stride=(1,)) if product(one.shape) == nest.columns else one
+        replace(one, shape=inner, stride=(1,)) if product(one.shape) == nest.columns else one
         for one in nest.buffers
     ]
-    return replace(nest, inner=(LENGTH,), buffers=tuple(buffers))
+    return replace(nest, inner=inner, buffers=tuple(buffers))
