@@ -67,6 +67,8 @@ def writes(node: Node) -> list[Node]:
         return []
     plan = plan_of(node.target)
     found: list[Node] = []
+    if not plan.writes and (plan.row is None or plan.row.mutates is None):
+        return found
     for at in plan.writes:
         value = node.kwargs.get(at) if isinstance(at, str) else _positional(plan, node, at)
         found.extend(operands(value))

@@ -21,7 +21,7 @@ def substitute(value: Any, read: Callable[[Any], Any], leaf: type) -> Any:
     if kind is leaf:
         return read(value)
     if kind is tuple or kind is list:
-        return kind(substitute(item, read, leaf) for item in value)
+        return kind([substitute(item, read, leaf) for item in value])
     if kind is dict:
         return {key: substitute(item, read, leaf) for key, item in value.items()}
     if kind is slice:

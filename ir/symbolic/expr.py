@@ -363,7 +363,7 @@ def is_symbolic(value: Any) -> bool:
     """Whether nested tuples, lists, dicts and slices contain an expression."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return any(is_symbolic(item) for item in value)
+        return any(map(is_symbolic, value))
     if kind is dict:
         return any(is_symbolic(item) for item in value.values())
     if kind is slice:
@@ -394,7 +394,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """The same nested tuples, lists, dicts and slices, with `change` applied to their items."""
     kind = type(value)
     if kind is tuple or kind is list:
-        return kind(mapped(item, change) for item in value)
+        return kind([mapped(item, change) for item in value])
     if kind is dict:
         return {key: mapped(item, change) for key, item in value.items()}
     if kind is slice:
