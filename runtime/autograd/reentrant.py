@@ -19,9 +19,9 @@ class Refusing:
 
     def apply(self: Any, *gradients: Any) -> Any:
         """As the node's own `apply`. Raises RuntimeError as eager mode does."""
-        program = self.joint
-        if not torch.autograd._is_checkpoint_valid():  # type: ignore[attr-defined]
-            if any(map(needed_edges(self), map(program.edge_of, program.plan.refusing))):
-                require_whole()
+        edges = map(self.joint.edge_of, self.joint.plan.refusing)
+        valid = torch.autograd._is_checkpoint_valid()  # type: ignore[attr-defined]
+        if not valid and any(map(needed_edges(self), edges)):
+            require_whole()
         with asked():
             return super().apply(*gradients)  # type: ignore[misc]
