@@ -97,18 +97,13 @@ class Fusion:
     alone    the inputs whose stores no kernel does beside other work
     kinds    the types of devices that have kernels
     refused  the nodes that stay calls of ATen
+    begun    the nodes that begin a kernel: it reads their operands from memory
     """
 
-    def __init__(
-        self,
-        flow: Flow,
-        kinds: Kinds = KINDS,
-        near: bool = False,
-        alone: frozenset[Node] = frozenset(),
-        refused: frozenset[Node] = frozenset(),
-    ) -> None:
+    def __init__(self, flow: Flow, kinds: Kinds, near: bool, *nodes: frozenset[Node]) -> None:
+        """`nodes`: those that are `alone`, `refused` and `begun`."""
         self.flow, self.kinds, self.near = flow, kinds, near
-        self.alone, self.refused = alone, refused
+        self.alone, self.refused, self.begun = nodes
         self.first_open = 0  # number of the first unit that may be joined
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
@@ -203,7 +198,7 @@ class Fusion:
             return
         self.rules[node] = rule
         joined: Unit | None = None
-        for unit in self._candidates(node, rule):
+        for unit in () if node in self.begun else self._candidates(node, rule):
             if joined is None:
                 why, place = self._against(node, rule, unit, before)
                 if not why:

@@ -68,7 +68,11 @@ def _readers(fusion: Fusion, unit: Unit) -> tuple[Unit, ...]:
     found: dict[Unit, None] = {}
     for reader in outside:
         rule = fusion.rules.get(reader)
-        if rule is None or (rule.far is not None and not rule.moves and not moves):
+        if (
+            rule is None
+            or reader in fusion.begun
+            or (rule.far is not None and not rule.moves and not moves)
+        ):
             return ()
         home = fusion.unit_of(reader)
         found.update(dict.fromkeys(fusion.absorbed.get(home, (home,))))

@@ -154,9 +154,20 @@ def _lives(
     return list(found.values())
 
 
+def fullest(steps: Sequence[Kernel | Node], flow: Flow, over: Mapping[Node, Node]) -> int:
+    """The position of the step beside which most bytes are alive."""
+    bytes_at = _alive(len(steps), lives(steps, flow, over))
+    return max(range(len(steps)), key=bytes_at.__getitem__)
+
+
 def _highest(used: Sequence[Use], *rest: Any) -> int:
-    change = [0] * (len(used) + 2)
-    for life in _lives(used, *rest):
+    return max(_alive(len(used), _lives(used, *rest)), default=0)
+
+
+def _alive(n_steps: int, found: Iterable[Life]) -> list[int]:
+    """The bytes alive at each step, and at the end."""
+    change = [0] * (n_steps + 2)
+    for life in found:
         change[life.made] += life.nbytes
         change[life.last + 1] -= life.nbytes
-    return max(itertools.accumulate(change), default=0)
+    return list(itertools.accumulate(change))

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...ir.dataclass import dataclass
 from ...ir.graph.effects import reads, root
 from ...ir.graph.nodes import Graph, Node
 from ..fusion import input_mutations
 from ..fusion.fuse import KINDS, Kinds
 from ..fusion.spread import spread
+from ..loops.kernel import Kernel
 from . import inplace, peak_memory, step_order
 from .stages import Plan, Task, drafted
 
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 
 SMALL = 1 << 16  # bytes that are ignored
-GAIN = 1 / 32  # the part of the memory that another order of steps must save
+DIVISIONS = 3  # kernels at the peak that are divided to need less
+# the part of the memory that another order of steps must save, if the first one needs no more than
+# eager
+GAIN = 1 / 32
 
 
 def plan(graph: Graph, fuse: bool = True, kinds: Kinds = KINDS) -> Plan:
@@ -33,8 +38,8 @@ def plan(graph: Graph, fuse: bool = True, kinds: Kinds = KINDS) -> Plan:
 
     Fusion over long distances keeps more memory in use at a time. If the program would need more
     memory than eager at its best, fusion over short distances is tried, then pointwise work moves
-    to its readers (`sink`). The first plan that needs no more is taken, or the one that needs
-    least.
+    to its readers (`sink`), then the kernel at the peak is divided. The first plan that needs no
+    more is taken, or the one that needs least.
     """
     if not fuse or not kinds:
         return _best(Task(graph, {}, frozenset()))
@@ -59,37 +64,88 @@ def hosting(made: Plan, hosts: Hosts) -> Plan:
 
 def _best(task: Task) -> Plan:
     """The first fusion that needs no more memory than eager, or the one that needs least."""
+    found: list[_Way] = []
+    for near, sunk in ((False, False), (True, False), (False, True)):
+        found.append(_way(task, near, sunk))
+        if found[-1].fits:
+            return found[-1].plan
+    least = min(found, key=lambda one: one.needed)
+    for _ in range(DIVISIONS):
+        task = replace(task, begun=task.begun | _grown_at_peak(least.plan))
+        if task.begun == least.task.begun:
+            break
+        divided = _way(task, least.near, least.sunk)
+        if divided.needed >= least.needed:
+            break
+        least = divided
+        if least.fits:
+            break
+    return least.plan
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The best plan of one way of fusion: `task`, `near`, `sunk`, as `drafted` takes them.
+
+    needed  bytes at its peak
+    fits    whether these are at most eager's
+    """
+
+    task: Task
+    near: bool
+    sunk: bool
+    needed: int
+    fits: bool
+    plan: Plan
+
+
+def _way(task: Task, near: bool, sunk: bool) -> _Way:
+    """The first workspace with which this way of fusion needs no more than eager, or the best."""
     fuse = bool(task.kinds)
     found: list[tuple[int, Plan]] = []
-    for near, sunk in ((False, False), (True, False), (False, True)):
-        made = drafted(task, near, sunk)
-        eager = peak_memory.peak_of_eager(made.flow)
-        ways = [made]
-        if fuse and eager > SMALL and len(made.steps) > 2:
-            ways.append(
-                replace(made, steps=step_order.put_off(made.steps, made.follows, made.flow))
-            )
-        whole = _only_for_kernels(made)
-        some = _small(whole)
-        for scratch in dict.fromkeys((whole, some, frozenset[Node]())):
-            found.append(_least(ways, scratch))
-            # a thread keeps the workspace of a forward while the backward runs
-            ignored = 0 if scratch is some is not whole else SMALL
-            if found[-1][0] <= eager + ignored or not fuse:
-                return found[-1][1]
-    return min(found, key=lambda one: one[0])[1]
+    made = drafted(task, near, sunk)
+    eager = peak_memory.peak_of_eager(made.flow)
+    ways = [made]
+    if fuse and len(made.steps) > 2:
+        for order in (step_order.put_off, step_order.bring_forward):
+            ways.append(replace(made, steps=order(made.steps, made.follows, made.flow)))
+    whole = _only_for_kernels(made)
+    some = _small(whole)
+    for scratch in dict.fromkeys((whole, some, frozenset[Node]())):
+        found.append(_least(ways, scratch, eager))
+        # a thread keeps the workspace of a forward while the backward runs
+        ignored = 0 if scratch is some is not whole else SMALL
+        if found[-1][0] <= eager + ignored or not fuse:
+            return _Way(task, near, sunk, found[-1][0], True, found[-1][1])
+    needed, plan = min(found, key=lambda one: one[0])
+    return _Way(task, near, sunk, needed, False, plan)
 
 
-def _least(ways: list[Plan], scratch: frozenset[Node]) -> tuple[int, Plan]:
-    """The order that needs least memory, and how much; the first one if the others save little."""
+def _grown_at_peak(made: Plan) -> frozenset[Node]:
+    """What the kernel at the peak of a plan makes in new memory, while it reads what dies there. A
+    kernel of its own may read less: the operands that this one combines are in memory together.
+    """
+    step = made.steps[peak_memory.fullest(made.steps, made.flow, made.over)]
+    if not isinstance(step, Kernel) or step.host is not None:
+        return frozenset()
+    return frozenset(one for one in step.stores if one.op == "call" and one not in made.over)
+
+
+def _least(ways: list[Plan], scratch: frozenset[Node], eager: int) -> tuple[int, Plan]:
+    """The order that needs least memory, and how much; the first one if it needs no more than eager
+    and the others save little.
+    """
     least: tuple[int, Plan] | None = None
     answers: inplace.Answers = {}
-    for made in ways:
-        if least is not None and made.steps == ways[0].steps:
+    for number, made in enumerate(ways):
+        if least is not None and (
+            (least[0] <= eager and eager <= SMALL)
+            or any(made.steps == other.steps for other in ways[:number])
+        ):
             continue
         one = _in_place(made, scratch, answers)
         needed = peak_memory.peak(one.steps, one.flow, one.scratch, one.over)
-        if least is None or needed < least[0] * (1 - GAIN):
+        if least is None or needed < least[0] * (1 - GAIN if least[0] <= eager else 1):
             least = needed, one
     assert least is not None
     return least

@@ -60,7 +60,7 @@ class Plan:
 class Task:
     """What is planned: a graph, with the version steps of its writes (`moves`), for kernels on
     devices of these types, without operators that are `refused`. `hosts`: products on a GPU that a
-    graftjit kernel computes together with their epilogues.
+    graftjit kernel computes together with their epilogues. `begun`: see `Fusion`.
     """
 
     graph: Graph
@@ -68,6 +68,7 @@ class Task:
     kinds: Kinds
     refused: frozenset[Node] = NONE
     hosts: Hosts = field(default_factory=dict)
+    begun: frozenset[Node] = NONE
 
 
 @dataclass(slots=True)
@@ -132,7 +133,8 @@ def _dataflow(draft: Draft) -> None:
 
 def _fuse(draft: Draft) -> None:
     task = draft.task
-    draft.fusion = Fusion(draft.flow, task.kinds, draft.near, draft.alone, task.refused)
+    nodes = draft.alone, task.refused, task.begun
+    draft.fusion = Fusion(draft.flow, task.kinds, draft.near, *nodes)
     draft.fusion.run()
 
 

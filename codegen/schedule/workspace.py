@@ -19,6 +19,7 @@ from ...runtime.program.program import Alloc, Scratch, Step
 from ..loops.extents import surely
 
 ALIGNMENT = 64  # bytes, of a CPU's cache line
+SMALLER = 16  # of a value that is less than a line: no loop over it is divided among threads
 ON_DEVICE = 128  # bytes, of a GPU's
 
 
@@ -54,12 +55,13 @@ class Arena:
         """The start of a node's memory: an offset, or a block."""
         if is_symbolic(nbytes):
             return self._block(node, -(-nbytes // self.alignment) * self.alignment)
-        nbytes = -(-max(nbytes, 1) // self.alignment) * self.alignment
+        step = SMALLER if nbytes < ALIGNMENT == self.alignment else self.alignment
+        nbytes = -(-max(nbytes, 1) // step) * step
         start = 0
         for begin, end in sorted(self.live.values()):
             if begin - start >= nbytes:
                 break
-            start = max(start, end)
+            start = max(start, -(-end // step) * step)
         self.live[node] = (start, start + nbytes)
         self.size = max(self.size, start + nbytes)
         return start

@@ -17,6 +17,8 @@ from .opdef import OPS, OpDef
 
 aten = torch.ops.aten
 
+# Operators with torch's tag of random ones that have no dropout: attention on a CPU.
+_DRAWS_NOTHING = frozenset({"aten._scaled_dot_product_flash_attention_for_cpu.default"})
 # In-place operators whose functional twin would copy much memory to write little: they stay writes.
 _PARTIAL = (
     "index_put_ index_add_ index_copy_ index_fill_ index_reduce_ scatter_ scatter_add_"
@@ -165,7 +167,7 @@ def plan_of(op: Any) -> Plan:
         tuple(returned),
         view_of if isinstance(view_of, int) else 0,
         _functional_twin(op) if writes and op.namespace == "aten" else None,
-        torch.Tag.nondeterministic_seeded in tags,
+        torch.Tag.nondeterministic_seeded in tags and name not in _DRAWS_NOTHING,
         name not in OPS and bool(tags & DYNAMIC),  # a row's rule decides by case
         torch.Tag.inplace_view in tags or schema.name.split("::")[1] in ("resize_", "set_"),
         len(types) == 1,

@@ -195,3 +195,39 @@ def test_nested_checkpoints_take_no_more_than_eager() -> None:
     """What the outer one has computed again for the inner ones does not live on inside them."""
     eager, ours, eager_whole, ours_whole = _peaks(NESTED)
     assert ours <= eager and ours_whole <= eager_whole
+
+
+BIASES = (
+    STEPS.partition("layers =")[0]
+    + """
+from graftjit.codegen.schedule import step_order
+from graftjit.runtime import _native
+
+found = []
+x = torch.randn(256, 256)
+for wrap, forward in ((lambda step: step, True), (graftjit.jit, True), (graftjit.jit, False)):
+    if not forward:
+        step_order.bring_forward = lambda steps, follows, flow: steps
+    layers = [m for _ in range(2) for m in (torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256))]
+    net = torch.nn.Sequential(torch.nn.LayerNorm(256), *layers)
+    opt = torch.optim.AdamW(net.parameters())
+    def step():
+        opt.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        opt.step()
+    run = wrap(step)
+    for _ in range(3):
+        run()
+    opt.zero_grad()
+    found += [peak(run) + _native.kept_workspace()]
+print(*found)
+"""
+)
+
+
+def test_a_bias_is_updated_as_soon_as_its_gradient_can_be_summed() -> None:
+    """In the order of the program the update comes last, and with it the sum that it is fused with:
+    the summed values would be alive until then."""
+    eager, ours, before = _peaks(BIASES)
+    assert ours < min(before, eager)

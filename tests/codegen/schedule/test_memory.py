@@ -14,6 +14,7 @@ from graftjit.codegen.fusion.fuse import KINDS
 from graftjit.codegen.schedule import peak_memory as memory
 from graftjit.codegen.schedule import plan as schedule
 from graftjit.codegen.schedule import step_order as sequence
+from graftjit.codegen.schedule import workspace
 from graftjit.ir.passes.pipeline import optimize
 
 from ..harness import check, trace
@@ -201,11 +202,12 @@ def test_what_is_read_late_is_made_late(monkeypatch) -> None:
     }
 
 
+@pytest.mark.parametrize("order", [sequence.put_off, sequence.bring_forward])
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_any_order_keeps_each_step_behind_those_it_follows(row) -> None:
+def test_any_order_keeps_each_step_behind_those_it_follows(row, order) -> None:
     _name, fn, x = row
     plan = schedule.drafted(schedule.Task(optimize(trace(fn, x)), {}, KINDS), False)
-    later = sequence.put_off(plan.steps, plan.follows, plan.flow)
+    later = order(plan.steps, plan.follows, plan.flow)
     place = {id(step): at for at, step in enumerate(later)}
     assert len(place) == len(plan.steps)
     for step, before in zip(plan.steps, plan.follows, strict=True):
@@ -215,6 +217,29 @@ def test_any_order_keeps_each_step_behind_those_it_follows(row) -> None:
         inside = {node for node in read if node.op in ("call", "get")}
         assert inside <= made | set(stored), step
         made.update(stored)
+
+
+def _summed_rows(rows: T, at: T) -> T:
+    """Rows that several values add up to are added to a table."""
+    hidden = torch.tanh(rows @ W)
+    left, right = hidden @ W, hidden.t().contiguous().t() @ W
+    return torch.ops.aten.embedding_dense_backward(left * 2 + right.exp(), at, 2000, -1, False)
+
+
+def test_a_kernel_at_the_peak_is_divided(monkeypatch) -> None:
+    """The operands of the sum are in memory together only before the table is made."""
+    arguments = X, torch.arange(256) % 7
+    found = check(_summed_rows, *arguments, library=None).plan
+    needed = memory.peak(found.steps, found.flow, found.scratch, found.over)
+    monkeypatch.setattr(schedule, "DIVISIONS", 0)
+    before = check(_summed_rows, *arguments, library=None).plan
+    assert needed < memory.peak(before.steps, before.flow, before.scratch, before.over)
+
+
+def test_small_values_take_little_of_a_workspace() -> None:
+    arena = workspace.Arena({})
+    starts = [arena.take(name, nbytes) for name, nbytes in (("a", 8), ("b", 20), ("c", 100))]
+    assert starts == [0, 16, 64] and arena.total == 64 + 128
 
 
 def test_inputs_that_die_count_until_their_last_reader() -> None:
