@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from ..executor.slices import Passing, Slices, can_slice, finals, sliced
+from ..executor.slices import Passing, Slices, can_slice, divided, finals
 from . import reducers
 from .joint_program import JointProgram, Kept, node_of
 from .result_nodes import function_of
@@ -196,7 +196,7 @@ class Chain:
             for place, group in zip(places, self.groups, strict=True):
                 if place is not None:
                     groups[place] = min(groups[place], group)
-            found = self._slices[missing] = sliced(program.spec, groups, self.n)
+            found = self._slices[missing] = divided(program, groups, self.n)
         return found, places
 
 
@@ -287,6 +287,7 @@ class _First(JointProgram):
     token, and the arguments of the undivided node in a tuple."""
 
     chain: Chain
+    is_part = True
 
     def forwards(self, node: Any, *arguments: Any) -> Any:
         return super().forwards(node, *arguments[-1])

@@ -4,12 +4,14 @@
 outputs of one group as soon as they are final. No step changes: kernels, their order and the arena
 stay those of the whole. `Slices.begin(arguments)` begins a run, and each `Passing.next()` runs one
 slice. Between two slices a `Passing` holds the values that later slices read. `finals(spec)` says
-after which step each output is final. `runtime.autograd.divided` uses this module.
+after which step each output is final. `runtime.autograd.divided` uses this module, and
+`runtime.report.timings` asks for the parts of a program.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,6 +41,8 @@ from .lower import PythonProgram, consuming, load, note_aliases, slots_of
 
 Tensors = tuple[torch.Tensor, ...]
 _KEPT_BYTES = 64 << 20  # as in native/executor/workspace.cpp
+# By a program: the programs of its slices, which run in its place; for reports.
+_PARTS: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 
 # -- what a step reads and makes -------------------------------------------------------------------
@@ -113,10 +117,11 @@ def _moved(step: Any, now: Callable[[int], int]) -> Any:
 # -- the division ----------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """One slice. `takes`: the slots that it reads, `last`: those among them that no later slice
-    reads; `outputs`: the outputs that it returns; `gives`: the slots for later slices, which
-    follow the outputs among its results."""
+    """One slice. `program`, and `run` over a list of its arguments; `takes`: the slots that it
+    reads, `last`: those among them that no later slice reads; `outputs`: the outputs that it
+    returns; `gives`: the slots for later slices, which follow the outputs among its results."""
 
+    program: Any
     run: Callable[[list[Any]], Tensors]
     takes: tuple[int, ...]
     last: frozenset[int]
@@ -184,6 +189,20 @@ def sliced(spec: ProgramSpec, groups: Sequence[int], n: int) -> Slices:
     return _Division(spec, groups, n).made()
 
 
+def divided(program: Any, groups: Sequence[int], n: int) -> Slices:
+    """As `sliced`, of a program in whose place the slices will run."""
+    found = sliced(program.spec, groups, n)
+    if isinstance(program, _native.Program):
+        _PARTS[program] = tuple([part.program for part in found.parts])
+    return found
+
+
+def parts_of(program: Any) -> tuple[Any, ...]:
+    """The programs of the slices that run in the place of a program, the latest division; empty if
+    it is not divided."""
+    return _PARTS.get(program, ())
+
+
 class _Division:
     """One division. `derived`: the views and scratch memory, by slot; each slice makes those that it
     needs again. `arena`: the slot of the scratch memory."""
@@ -247,7 +266,7 @@ class _Division:
             program = load(self._spec(k, places, takes, gives))
             run = consuming(program)
             last = frozenset(takes) - later - {self.arena}
-            parts.append(_Slice(run, takes, last, self.outputs[k], gives))
+            parts.append(_Slice(program, run, takes, last, self.outputs[k], gives))
         return Slices(spec, parts)
 
     def _spec(

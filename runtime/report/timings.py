@@ -16,6 +16,7 @@ from typing import Any
 from ...ir.dataclass import dataclass
 from .. import _native
 from ..events.events import Timed
+from ..executor.slices import parts_of
 from ..guards.rows import Row
 from ..process.session import SESSION
 from ..program.program import COMPUTES
@@ -65,13 +66,16 @@ def value_seconds(rows: Iterable[Row]) -> float:
 
 
 def _timed(one: Followed, program: Any) -> Timed:
-    calls, samples, seconds, each = program.times()
-    spec = program.spec
+    """Of a program, or of its slices if these run in its place: a run of them all."""
+    measured = [_of_program(part) for part in parts_of(program)]
+    if not any(samples for _, samples, _, _ in measured):
+        measured = [_of_program(program)]
     spent: dict[str, float] = {}
-    computing = [at for at, step in enumerate(spec.steps) if type(step) in COMPUTES]
-    for at, name in zip(computing, spec.names, strict=False):
-        if name:
-            spent[name] = spent.get(name, 0.0) + each[at]
+    for _, _, _, steps in measured:
+        for name, seconds in steps:
+            spent[name] = spent.get(name, 0.0) + seconds
+    calls = max(part[0] for part in measured)
+    samples = min(part[1] for part in measured)
     return Timed(
         frame=one.frame,
         entry=one.entry,
@@ -79,7 +83,16 @@ def _timed(one: Followed, program: Any) -> Timed:
         part=one.part,
         calls=calls,
         samples=samples,
-        seconds=seconds,
+        seconds=sum(part[2] for part in measured),
         roofs=roofline.roofs() if any(spent.values()) else (),
         steps=tuple([(name, spent[name], samples if spent[name] else 0) for name in spent]),
     )
+
+
+def _of_program(program: Any) -> tuple[int, int, float, list[tuple[str, float]]]:
+    """(calls, samples, seconds of a run, (name, seconds) of each step with a name)."""
+    calls, samples, seconds, each = program.times()
+    steps = program.spec.steps
+    computing = [at for at, step in enumerate(steps) if type(step) in COMPUTES]
+    pairs = zip(computing, program.spec.names, strict=False)
+    return calls, samples, seconds, [(name, each[at]) for at, name in pairs if name]

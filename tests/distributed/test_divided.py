@@ -340,3 +340,16 @@ def test_sizes_of_segments(segments: Any, n: int) -> None:
 def test_segments_are_checked(segments: Any) -> None:
     with pytest.raises(OptionError, match="segments"):
         graftjit.JitConfig(segments=segments)
+
+
+def test_the_report_times_the_steps_of_all_segments() -> None:
+    """As those of the undivided backward, under the same names."""
+    found = []
+    for segments in (1, 3):
+        _, model, x = both("blocks", segments)
+        for _ in range(40):
+            loss_of(model(x)).backward()
+        kernels = model.report().kernels
+        assert all(one.seconds > 0 for one in kernels)
+        found.append([one.name for one in kernels])
+    assert found[0] == found[1]
