@@ -110,11 +110,10 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     except (NoRoots, RuntimeError) as error:
         return Declined(str(error).split(". ")[0])
     results = roots.results
-    wanted = tuple(at for at, ghost in inputs if tracer.wants_gradient(at)) if results else ()
     ghosts: list[Any] = [roots.ghosts[at] for at in results]
+    wanted = _asking(tracer, inputs, ghosts)
     leaves = [beginning(ghost) for at, ghost in inputs if at in wanted]
-    reason = _why_not(tracer, ghosts, leaves)
-    if reason:
+    if reason := _why_not(tracer, ghosts, leaves):
         return Declined(reason)
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
@@ -170,6 +169,20 @@ def _ranks(functions: Sequence[Any]) -> tuple[int, ...]:
     """The rank of each node of autograd by sequence number."""
     ages = [one._sequence_nr() for one in functions]
     return tuple(map(sorted(ages).index, ages))
+
+
+def _asking(
+    tracer: Tracer, inputs: Sequence[tuple[int, Ghost]], results: Sequence[Ghost]
+) -> tuple[int, ...]:
+    """The inputs that get a gradient, by position: those that require one and that autograd reaches
+    from a result, or whose history the graph replaces."""
+    if not results:
+        return ()
+    found, _ = tracer.beside(lambda _owner: leaves_of(results))
+    reached = set(map(id, found))
+    written = {at for at, _ in tracer.rewritten()}
+    asking = [(at, beginning(ghost)) for at, ghost in inputs if tracer.wants_gradient(at)]
+    return tuple([at for at, leaf in asking if id(leaf) in reached or at in written])
 
 
 def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:

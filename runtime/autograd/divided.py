@@ -287,7 +287,6 @@ class _First(JointProgram):
     token, and the arguments of the undivided node in a tuple."""
 
     chain: Chain
-    is_part = True
 
     def forwards(self, node: Any, *arguments: Any) -> Any:
         return super().forwards(node, *arguments[-1])

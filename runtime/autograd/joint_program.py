@@ -69,7 +69,7 @@ class Plan:
     results     pieces with a gradient
     found       for each of those, how it is found among the results of the calls
     orders      for each, the order of its dimensions in memory; None: in order
-    wanted      inputs that require a gradient
+    wanted      inputs that get a gradient: those that autograd reaches from a result
     leaves      those that are leaves, in the order in which eager finishes their gradients
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`

@@ -338,3 +338,31 @@ def test_hooks_of_leaves_that_get_no_gradient_do_not_run(function: Any) -> None:
         count.remove()
         found.append(seen)
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_node_has_no_edge_to_a_tensor_that_no_result_comes_from() -> None:
+    """Else a reducer or a graph of autograd would count it as used."""
+    used, read, detached = (torch.ones(3, requires_grad=True) for _ in range(3))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        read.grad = None
+        return (used * x * read.numel()).sum() + (detached.detach() * x).sum()
+
+    def leaves(result: torch.Tensor) -> set[int]:
+        pending, found = [result.grad_fn], set()
+        while pending:
+            node = pending.pop()
+            if hasattr(node, "variable"):
+                found.add(id(node.variable))
+            pending += [one for one, _ in node.next_functions if one is not None]
+        return found
+
+    jitted = graftjit.jit(program)
+    for _ in range(2):
+        assert leaves(jitted(torch.ones(3))) == leaves(program(torch.ones(3))) == {id(used)}
+    for one in (used, read, detached):
+        one.grad = None
+    jitted(torch.ones(3)).backward()
+    assert torch.equal(used.grad, torch.full((3,), 3.0))
+    assert read.grad is None and detached.grad is None
+    assert jitted.report().break_count == 0
