@@ -21,7 +21,7 @@ from ..bytecode.encoder import Cover, Label
 from ..interpreter.machine import Machine
 from ..values import symbolic_numbers
 from ..values.containers import is_one
-from ..values.effects import Effect, Filled, SetAttr, SetGlobal, SetVariable, Written
+from ..values.effects import Called, Effect, Filled, SetAttr, SetGlobal, SetVariable, Written
 from ..values.frames import Frame
 from ..values.registry import NONE
 from ..values.symbolic_numbers import SymbolicNumber
@@ -329,6 +329,12 @@ def _filled(e: Emitter, effect: Filled) -> None:
     e.asm.pop_top()
 
 
+def _called(e: Emitter, effect: Called) -> None:
+    with e.failing(""):
+        e.asm.call_const(effect.step, *[e._loader(value) for value in effect.items])
+    e.asm.pop_top()
+
+
 def _set_variable(e: Emitter, effect: SetVariable) -> None:
     e.push(effect.token)
     e.asm.pop_top()
@@ -340,6 +346,7 @@ _FAILED: dict[str, Callable[[BaseException], object]] = {
     "halfway": helpers.failed_halfway,
 }
 _REPLAY: dict[type, Callable[[Emitter, Any], None]] = {
+    Called: _called,
     Filled: _filled,
     SetAttr: _set_attr,
     SetGlobal: _set_global,

@@ -342,6 +342,11 @@ def _is_watched(m: Machine) -> bool:
     """Whether Python has visible effects before this call, or a handler for its exception."""
     if m.journal.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
         return True
+    return is_handled(m)
+
+
+def is_handled(m: Machine) -> bool:
+    """Whether a frame of the walk has a handler for an exception of this call."""
     return any(f.pc and f.decoded.instrs[f.pc - 1].handler is not None for f in m.frames)
 
 

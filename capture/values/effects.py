@@ -53,4 +53,12 @@ class SetVariable:
     token: Token
 
 
-Effect = SetAttr | SetGlobal | Written | Filled | SetVariable
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function of graftjit is called: step(*items). Its exception leaves the frame."""
+
+    step: Any
+    items: tuple[Value, ...]
+
+
+Effect = SetAttr | SetGlobal | Written | Filled | SetVariable | Called

@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from .. import _native
 
 # As torch's `kDefaultFirstBucketBytes` and `kDefaultBucketBytesCap`.
@@ -53,6 +55,14 @@ def exist() -> bool:
 def on_new(call: Callable[[], None]) -> None:
     """Call this each time a reducer is made."""
     _callbacks.append(call)
+
+
+def prepare(module: Any, gradients: bool) -> None:
+    """What a DistributedDataParallel module does around the forward of the module inside, at this
+    grad mode: its reducer expects the gradients of a backward, and rebuilds its buckets once."""
+    with torch.set_grad_enabled(gradients):
+        module._pre_forward()
+        module._post_forward(None)
 
 
 def _noted(make: Any) -> Any:
