@@ -22,7 +22,7 @@ from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.trace import autocast_cache
 from ..ir.trace.tracer import Tracer
-from ..runtime.autograd import rollback, saving_hooks
+from ..runtime.autograd import rollback
 from ..runtime.guards.dynamic_sizes import Variation
 from ..runtime.guards.interpreter_state import snapshot
 from ..runtime.guards.rows import Row
@@ -47,7 +47,6 @@ from .bytecode.assembler import Assembler
 from .bytecode.decoder import argument_names, decode
 from .bytecode.liveness import live_locals
 from .data_model import frame_inspection
-from .data_model import polyfills as _polyfills  # noqa: F401
 from .emit.break_state import (
     bound_after,
     kind_of,
@@ -82,12 +81,8 @@ from .models import conversions as _text_models  # noqa: F401
 from .models import iterators as _itertools_models  # noqa: F401
 from .models import stdlib as _library  # noqa: F401
 from .operations import attribute_readers as _readers  # noqa: F401
-from .torch_models import autograd_function as _custom  # noqa: F401
 from .torch_models import backward, numpy_arrays
-from .torch_models import differentiate as _differentiating  # noqa: F401
-from .torch_models import foreach as _lists  # noqa: F401
-from .torch_models import optimizer_rules as _optimizer_steps  # noqa: F401
-from .torch_models import optimizers as _optimizers  # noqa: F401
+from .torch_models import late as _late_models  # noqa: F401
 from .torch_models import state_queries as _questions  # noqa: F401
 from .torch_models.context_managers import GRAD_MODES
 from .torch_models.nested_traces import lift
@@ -423,7 +418,12 @@ class _Attempt:
                     self.machine.guard("history", source, history(tensor))
             raises = clean and self.tracer.may_raise_since(0)
             program = rollback.again(made.program, made.graph, raises) if clean else made.program
-            made.program = saving_hooks.exact(program, made, self.machine.journal.effects)
+            if made.graph.needs_grad or made.graph.spends:
+                # Loaded at first use: programs for inference save nothing.
+                from ..runtime.autograd import saving_hooks
+
+                program = saving_hooks.exact(program, made, self.machine.journal.effects)
+            made.program = program
         else:
             made.program = helpers.nothing
         alias_guards.guard(self.machine)

@@ -17,7 +17,7 @@ from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
-from ..ir.trace.joint import Joint
+from ..ir.trace.joint_graph import Joint
 from ..runtime.autograd.freed_graph import SpentProgram
 from ..runtime.autograd.rollback import marking_begun, unwriting
 from ..runtime.errors import BuildError, GraftError, InternalError

@@ -15,7 +15,7 @@ import torch
 
 from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Node, Ref
-from ..ir.trace.joint import Joint
+from ..ir.trace.joint_graph import Joint
 from .programs.replay import compile_replay
 
 Make = Callable[..., tuple[Any, ...]]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dataclass import dataclass, field
 from ..ir.graph.devices import gpus_of
 from ..ir.graph.nodes import Graph, Node
+from ..ir.ops.region_borders import without_borders
 from ..ir.passes.pipeline import PassRecord, optimize
-from ..ir.trace.regions import without_borders
 from ..runtime import _native
 from ..runtime.errors import BuildError
 from ..runtime.events import observers

@@ -13,7 +13,7 @@ import torch
 
 from ..ir.graph.nodes import Graph
 from ..ir.trace.gradient_trace import Casts, NoGradientTrace, gradient_trace
-from ..ir.trace.joint import Joint
+from ..ir.trace.joint_graph import Joint
 from ..runtime.autograd.second_order import Made, SecondOrder
 
 # Compiles a graph, with its own backward where it has one; a text says why it cannot.

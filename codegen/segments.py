@@ -20,7 +20,7 @@ from ..ir.graph.effects import root, writes
 from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Node, Ref
 from ..ir.symbolic.expr import symbols_of
-from ..ir.trace.joint import HIDDEN, Joint
+from ..ir.trace.joint_graph import HIDDEN, Joint
 from ..runtime.autograd.segments import Place
 from .programs.replay import refs_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -66,6 +67,83 @@ def test_a_call_on_the_cpu_loads_nothing_for_others(first):
     unwanted = ("triton", "graftjit.codegen.triton.renderer", "graftjit.runtime.doctor",
                 "graftjit.runtime.store.bundle", "graftjit.runtime.report.text.render", "numpy.testing")  # fmt: skip
     assert [name for name in first[1]["modules"] if name.startswith(unwanted)] == []
+
+
+def test_inference_loads_only_what_it_needs(first):
+    """Neither gradients nor rare models. A module more takes time at the start of each program: the
+    counts are those of today, with a few to spare."""
+    rare = {
+        *(f"capture.torch_models.{name}" for name in LATE),
+        *("ir.autograd", "ir.trace.joint", "ir.trace.regions", "ir.trace.custom_function"),
+        *("ir.trace.hidden_results", "ir.trace.output_views", "codegen.training"),
+        *("runtime.autograd.joint_program", "runtime.autograd.saving_hooks"),
+        "runtime.autograd.custom_function",
+    }
+    rare = {f"graftjit.{name}" for name in rare}
+    assert all(importlib.util.find_spec(name) for name in rare)
+    assert [rare & set(one["modules"]) for one in first] == [set(), set()]
+    assert "sysconfig" not in first[1]["import"]
+    counts = [len(one["modules"]) for one in first]
+    assert counts[0] <= 375 and counts[1] <= 288, counts
+    assert len(first[1]["import"]) <= 93
+
+
+# -- models that are loaded late -------------------------------------------------------------------
+LATE = ("autograd_function", "checkpoints", "differentiate", "foreach", "optimizer_rules")
+
+_LATE_PROBE = """
+import torch
+import graftjit
+from torch.utils import checkpoint as of_torch
+from graftjit.capture.torch_models import late
+from graftjit.capture.values import registry
+
+rows = dict(registry._PLACES)
+assert {place.rpartition(".")[2] for place in rows.values()} == set(NAMES), rows
+real, x = of_torch.checkpoint, torch.randn(4, requires_grad=True)
+
+def patched(fn, *args, **kwargs):
+    return real(fn, *args, **kwargs) * 2
+
+def program(x):
+    return of_torch.checkpoint(torch.sin, x, use_reentrant=False).sum()
+
+def both():
+    call, made = graftjit.jit(program), []
+    for one in (program, call, call):
+        x.grad = None
+        found = one(x)
+        found.backward()
+        made.append((found.detach().clone(), x.grad.clone()))
+    for value, gradient in made[1:]:
+        torch.testing.assert_close(value, made[0][0])
+        torch.testing.assert_close(gradient, made[0][1])
+
+of_torch.checkpoint = patched
+both()
+of_torch.checkpoint = real
+both()
+assert patched not in registry.BUILTINS
+before = set(registry.BUILTINS)
+for function in rows:
+    registry.model_of(function)
+assert not registry._PLACES
+places = {place for function, place in rows.items() if function in registry.BUILTINS}
+assert len(places) == len(NAMES), places
+# No other callable than these, and graftjit's own, got a model.
+assert [f for f in registry.BUILTINS.keys() - before - rows.keys()
+        if not getattr(f, "__module__", "").startswith("graftjit.")] == []
+"""
+
+
+def test_models_that_are_loaded_late(tmp_path):
+    """Their rows name modules that have them; what the program patches in between gets no model."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"NAMES = {LATE}\n{_LATE_PROBE}"],
+        capture_output=True, text=True, timeout=240, check=False,
+        env={**os.environ, "GRAFTJIT_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_classes_are_made_by_the_cheap_decorator(first):

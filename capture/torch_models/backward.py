@@ -17,7 +17,7 @@ import torch
 
 from ...ir.graph.layout import gradient_strides, is_dense
 from ...ir.trace.ghost import Ghost
-from ...ir.trace.joint import leaves_of
+from ...ir.trace.inner_results import leaves_of
 from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards.sources import Source

@@ -18,7 +18,7 @@ import torch
 from torch.utils import checkpoint as torch_checkpoint
 
 from ...ir.graph.nodes import Graph
-from ...ir.trace.joint import Joint
+from ...ir.trace.joint_graph import Joint
 from ...ir.trace.regions import Region, Regions
 from ..breaks import Break, MustBePython
 from ..data_model import attributes

@@ -17,8 +17,6 @@ from ..values import containers
 from ..values.registry import Args, Kwargs, models
 from ..values.value import Const, Obj, Sequence, Tensor, Value
 from . import calls
-from . import checkpoints as _checkpoints  # noqa: F401 (these fill the table of models)
-from . import data_parallel as _data_parallel  # noqa: F401
 from .backward import require_no_hooks, require_no_reentrant
 
 if TYPE_CHECKING:

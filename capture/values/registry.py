@@ -1,13 +1,15 @@
 """The tables of modelled callables: from the callable to its model over Values.
 
 In: a function of Python, its library or torch. Out: its model. Modules of `data_model`, `models`
-and `torch_models` fill the tables; `calls` looks a callee up here first.
+and `torch_models` fill the tables; `calls` looks a callee up here first. A row may name the module
+that has the model (`models_in`): that module is imported when the callee is first looked up.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,8 @@ Args = list[Value]
 Kwargs = dict[str, Value]
 Model = Callable[["Machine", Args, Kwargs], Value]
 BUILTINS: dict[Any, Model] = {}
+# Callable -> the name of the module that registers its model, until that module is imported.
+_PLACES: dict[Any, str] = {}
 # Special method of a modelled type -> an equivalent callable.
 DUNDERS: dict[str, Any] = {}
 NONE = Const(None)
@@ -39,7 +43,30 @@ _HASHED = (
 
 def model_of(real: Any) -> Model | None:
     """The model of a callable, looked up without running code of its class."""
-    return BUILTINS.get(real) if type(real) in _HASHED else None
+    if type(real) not in _HASHED:
+        return None
+    place = _PLACES.get(real)
+    if place is not None:
+        _load(place)
+    return BUILTINS.get(real)
+
+
+def models_in(place: str, *functions: Any) -> None:
+    """Note that the module `place` registers the models of these callables, or of some of them."""
+    _PLACES.update(dict.fromkeys(functions, place))
+
+
+def _load(place: str) -> None:
+    """Import a module of models. What the program has put in the place of a noted callable since
+    gets no model."""
+    before = set(BUILTINS)
+    names = vars(import_module(place))
+    for function in BUILTINS.keys() - before:
+        own = type(function) is types.FunctionType and function.__globals__ is names
+        if not own and _PLACES.get(function) != place:
+            del BUILTINS[function]
+    for function in [one for one, name in _PLACES.items() if name == place]:
+        del _PLACES[function]
 
 
 def models(*functions: Any) -> Callable[[Model], Model]:

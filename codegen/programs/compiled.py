@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...ir.autograd.budget import Trade
 from ...ir.dataclass import dataclass, field
 from ...ir.graph.nodes import Graph
 from ...ir.graph.summary import Sketch
 from ...ir.symbolic.expr import hint_of
+from ...ir.trace.joint_graph import Trade
 from ...runtime.events.events import Compiled as CompiledEvent
 from ...runtime.events.events import StepFacts
 from ...runtime.events.loggers import PACKAGES, asked

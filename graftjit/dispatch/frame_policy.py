@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import types
+from functools import cache
 from typing import Any
-
-import torch
 
 from ..runtime import _native, own_files
 from ..runtime.events import events
@@ -20,21 +18,7 @@ from ..runtime.process import faults, own_builtins, wrappers
 from ..runtime.process.options import JitConfig, by_number
 from .unit import UNITS, Unit, first_state
 
-_SKIPPED_FOLDERS = (
-    *own_files.FOLDERS,
-    *(
-        os.path.abspath(folder) + os.sep
-        for folder in {
-            os.path.dirname(torch.__file__),
-            sysconfig.get_path("stdlib"),
-            sysconfig.get_path("platstdlib"),
-        }
-    ),
-)
-_SITE = tuple(
-    os.path.abspath(path) + os.sep
-    for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-)
+_SKIPPED_FOLDERS = (*own_files.FOLDERS, os.path.abspath(wrappers.TORCH_FOLDER) + os.sep)
 
 # Ignored: the body of a module runs once, and so does most code that it calls.
 _IMPORTING = "<frozen importlib."
@@ -43,14 +27,25 @@ _IMPORTING = "<frozen importlib."
 _UNITS: dict[JitConfig, Unit] = {}
 
 
+@cache
+def _python_folders(*names: str) -> tuple[str, ...]:
+    """The folders of Python's installation with these names, as prefixes."""
+    # Loaded at first use: its table of how Python was built takes 5 % of `import graftjit`.
+    import sysconfig
+
+    return tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in names)
+
+
 def skipped_file(name: str) -> bool:
     """Whether code of this file is ignored."""
     if name.startswith("<"):
         return name.startswith("<frozen") or name == "<string>"
     path = os.path.abspath(name)
-    if path.startswith(_SITE) and not path.startswith(wrappers.TORCH_FOLDER):
+    if path.startswith(_SKIPPED_FOLDERS):
+        return True
+    if path.startswith(_python_folders("purelib", "platlib")):
         return False
-    return path.startswith(_SKIPPED_FOLDERS)
+    return path.startswith(_python_folders("stdlib", "platstdlib"))
 
 
 def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:

@@ -40,22 +40,6 @@ _LATER = 1 / 16
 
 
 @dataclass(frozen=True, slots=True)
-class Trade:
-    """What a division keeps for the backward, and what a budget changes.
-
-    saved    bytes of saved values
-    spared   bytes that the minimum cut on bytes would save in addition
-    again    number of operators that run again and would not without the budget
-    seconds  their estimated time, at nominal rates of the device
-    """
-
-    saved: int = 0
-    spared: int = 0
-    again: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Choices:
     """What may be saved or computed again.
 

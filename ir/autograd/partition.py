@@ -25,15 +25,14 @@ from ..graph.layout import numel
 from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS
 from ..graph.schema import plan_of
-from ..ops.read_again import again
+from ..ops.region_borders import BORDERS, again
 from ..passes.pipeline import PassRecord, drop_dead, optimize
 from ..passes.rewriter import Rewriter, apply_table
 from ..symbolic.expr import Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
-from ..trace.joint import Joint
+from ..trace.joint_graph import Joint, Trade
 from ..trace.recorder import meta_args
-from ..trace.regions import BORDERS
-from .budget import Choices, Trade, is_repeatable, limit_of, on_demand, seconds, within
+from .budget import Choices, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
 
 aten = torch.ops.aten

@@ -29,7 +29,7 @@ from ..graph.effects import operands, reads, root, uses
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Node, Ref
 from ..graph.opdef import OPS
-from ..trace.joint import HIDDEN, Joint
+from ..trace.joint_graph import HIDDEN, Joint
 from .partial_backward import dependences, without
 
 aten = torch.ops.aten

@@ -15,7 +15,7 @@ from ..graph.effects import is_random, reads, root, writes
 from ..graph.nodes import Graph, Node
 from ..graph.schema import plan_of
 from ..ops.may_raise import counts_places, may_raise
-from ..trace.regions import redrawn
+from ..ops.region_borders import redrawn
 from .backward_decompositions import BACKWARD, BACKWARD_RESULTS
 from .decompositions import DECOMPOSITIONS, RESULTS
 from .functionalize import values_for_writes

@@ -19,7 +19,7 @@ from ..dataclass import dataclass
 from ..errors import Unsupported
 from ..graph.interpreter import bind_results, replay
 from ..graph.nodes import Graph, Ref
-from ..ops.read_again import NO_REGION, again
+from ..ops.region_borders import NO_REGION, again
 from ..symbolic.expr import Expr
 from ..symbolic.symnode import to_torch
 from .ghost import Ghost

@@ -22,7 +22,7 @@ from ..graph.nodes import Graph, Ref
 from ..symbolic.expr import evaluate
 from .ghost import Ghost
 from .gradient_history import Earlier, History, Run, differentiated, entered, history
-from .joint import Joint
+from .joint_graph import Joint
 from .output_views import pieces_of
 from .tracer import Tracer
 

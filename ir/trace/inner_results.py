@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
+import torch
+
 from ..graph.nodes import Node
 from .ghost import Ghost
 
@@ -112,6 +114,18 @@ def nodes_behind(starts: Iterable[Any], stops: Iterable[Any] = ()) -> Iterator[A
             if before is not None and before not in seen:
                 seen.add(before)
                 pending.append(before)
+
+
+def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:
+    """The leaves that a backward of `outputs` reaches, without going beyond `until`."""
+    stops = {ghost.grad_fn for ghost in until}
+    starts = [ghost.grad_fn or ghost for ghost in outputs if ghost.requires_grad]
+    found: dict[int, Any] = {}
+    for node in nodes_behind((one for one in starts if one not in stops), stops):
+        leaf = node if isinstance(node, torch.Tensor) else getattr(node, "variable", None)
+        if leaf is not None:
+            found.setdefault(id(leaf), leaf)
+    return list(found.values())
 
 
 def edge_of(ghost: Any) -> tuple[Any, int]:

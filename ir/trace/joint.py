@@ -15,87 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..dataclass import dataclass
 from ..errors import CannotTrace
 from ..graph.effects import reads, root
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
-from ..ops.read_again import again
+from ..ops.region_borders import again
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
-from .inner_results import clashes_of, edge_of, nodes_behind, passed_through
-from .output_views import Found, NoRoots, roots_of
+from .inner_results import clashes_of, edge_of, leaves_of, passed_through
+from .joint_graph import HIDDEN, Declined, Joint
+from .output_views import NoRoots, roots_of
 
 if TYPE_CHECKING:
     from .tracer import Tracer
-
-
-# in place of `Found`, for hidden results
-HIDDEN = "hidden", 0
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """The backward of a graph.
-
-    nodes       the backward's nodes, which follow the graph's own
-    pieces, found, views, given
-                the outputs of the autograd node, and how the graph's outputs are made from them:
-                see
-                `ir.trace.output_views.Roots`
-    results     the pieces that have a gradient, by position. The last of them may be hidden
-                (`ir.trace.hidden_results`): these are no outputs of the graph
-    tangents    their gradients, then those of `views_inside`: inputs of the backward, numbered
-                after the graph's inputs
-    wanted      the inputs of the graph that want a gradient, by position
-    gradients   the gradients of `wanted`; None for an input that the results do not depend on
-    parameters  the inputs that are parameters, by position
-    names       autograd's names of the operators that compute the results
-    owners      for each result the first one whose node in autograd's graph is the same
-    ages        for each result the rank of its node by sequence number in autograd's graph
-    leaves      the inputs that are leaves, in the order in which autograd finishes their gradients
-    arrived     for each tangent, the whole gradient of its tensor: for a result its tangent, and
-                what other results add
-    kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
-                saves
-    inner       the positions in `results` of those that other results depend on
-    clashes     for each result those whose backward, in eager mode, frees what its own needs: a
-                node behind both of them saves a tensor
-    views_inside
-                the outputs, by position, that are views and that other results depend on. Torch's
-                autograd computes what their gradients add to that of their memory
-    custom      the gradients that each backward of a custom function is given
-    casts       autocast around the graph: (device type, dtype) where it is on
-    """
-
-    nodes: tuple[Node, ...]
-    pieces: tuple[Node, ...]
-    found: tuple[Found | None, ...]
-    views: tuple[tuple[Node, bool], ...]
-    given: tuple[Node, ...]
-    results: tuple[int, ...]
-    tangents: tuple[Node, ...]
-    wanted: tuple[int, ...]
-    gradients: tuple[Node | None, ...]
-    parameters: tuple[int, ...]
-    names: tuple[str, ...]
-    arrived: tuple[Node | None, ...]
-    kept: frozenset[Node]
-    inner: tuple[int, ...] = ()
-    clashes: tuple[frozenset[int], ...] = ()
-    views_inside: tuple[int, ...] = ()
-    custom: tuple[tuple[Node, ...], ...] = ()
-    casts: tuple[tuple[str, torch.dtype], ...] = ()
-    owners: tuple[int, ...] = ()
-    ages: tuple[int, ...] = ()
-    leaves: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """Why a graph has no backward of its own."""
-
-    reason: str
 
 
 def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
@@ -230,18 +162,6 @@ def _all_reach(tangents: Sequence[Node], gradients: Sequence[Node | None]) -> bo
             seen.add(node)
             pending += reads(node)
     return seen.issuperset(tangents)
-
-
-def leaves_of(outputs: Sequence[torch.Tensor], until: Sequence[torch.Tensor] = ()) -> list[Any]:
-    """The leaves that a backward of `outputs` reaches, without going beyond `until`."""
-    stops = {ghost.grad_fn for ghost in until}
-    starts = [ghost.grad_fn or ghost for ghost in outputs if ghost.requires_grad]
-    found: dict[int, Any] = {}
-    for node in nodes_behind((one for one in starts if one not in stops), stops):
-        leaf = node if isinstance(node, torch.Tensor) else getattr(node, "variable", None)
-        if leaf is not None:
-            found.setdefault(id(leaf), leaf)
-    return list(found.values())
 
 
 def _needs_another(ghosts: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> bool:

@@ -18,16 +18,9 @@ import torch
 
 from ..graph.effects import reads
 from ..graph.nodes import Node
-from ..graph.opdef import OPS, OpDef
+from ..ops.region_borders import nested
 from .ghost import Ghost
-from .joint import Joint
-
-_LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
-_LIBRARY.define("nested(Tensor gradient) -> Tensor")
-_LIBRARY.impl("nested", lambda gradient: gradient.detach(), "CompositeExplicitAutograd")
-# The gradient of a result, which is its operand, where a backward enters such a function.
-nested = torch.ops.graftjit.nested.default
-OPS[str(nested)] = OpDef(str(nested), "barrier", lambda op, gradient: gradient)
+from .joint_graph import Joint
 
 
 class _Asked(threading.local):

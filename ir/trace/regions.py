@@ -5,7 +5,7 @@ Capture marks a region while it walks the function of a checkpoint (`Regions.beg
 copy is computed from what the region reads from outside, before the first node of the backward that
 belongs to the region. A value from outside reaches the copy through `graftjit::again`, an operator
 that is its operand, so no pass can merge the copy with the region. Without the copies, the values
-of the region are dead at the end of the forward. `ir.autograd.partition` and `without_borders`
+of the region are dead at the end of the forward. `ir.autograd.partition` and `ir.ops.region_borders`
 remove the operator when all passes have run.
 
 A value that the backward of an operator outside the region reads (the region's result, mostly) is
@@ -26,9 +26,9 @@ from ..graph.effects import is_random, reads, root, uses, writes
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS, OpDef
-from ..ops.read_again import again
-from .joint import Joint, memory_read
-from .reentrant import nested
+from ..ops.region_borders import again
+from .joint import memory_read
+from .joint_graph import Joint
 
 if TYPE_CHECKING:
     from .ghost import Ghost
@@ -60,7 +60,6 @@ _BODIES = {
 }
 for name, body in _BODIES.items():
     _LIBRARY.impl(name, body, "CompositeExplicitAutograd")
-BORDERS = (again, nested)  # operators that are their operands
 _CPU = torch.device("cpu")
 _STATE = Meta((torch.get_rng_state().numel(),), (1,), torch.uint8, _CPU)
 OPS[str(state)] = OpDef(str(state), "barrier", lambda op, region: _STATE)
@@ -391,34 +390,3 @@ class _Copies:
         made = Node("call", op, (operand,), {}, OPS[str(op)].rule(op, operand.meta), name)
         self._made.append(made)
         return made
-
-
-def redrawn(nodes: Sequence[Node]) -> list[set[Node]]:
-    """The operators that draw the numbers of a region again, those of each region together. They
-    leave the generator as it was, so they are of no use if nothing reads the numbers."""
-    begun: dict[Node, set[Node]] = {}
-    found: list[set[Node]] = []
-    for node in nodes:
-        if node.target is swap_state:
-            begun[node] = {node}
-        elif node.target is put_state and node.args[0] in begun:
-            found.append(begun.pop(node.args[0]) | {node})
-        elif begun and is_random(node):
-            begun[next(reversed(begun))].add(node)
-    return found
-
-
-def without_borders(graph: Graph) -> Graph:
-    """The graph whose values from outside of regions are read as they are."""
-    if not any(node.target in BORDERS for node in graph.nodes):
-        return graph
-    now = Replaced()
-    nodes = []
-    for node in graph.nodes:
-        if node.target in BORDERS:
-            now[node] = now[node.args[0]]
-            continue
-        if any(one in now for one in uses(node)):
-            now[node] = moved(node, now.__getitem__)
-        nodes.append(now[node])
-    return replace(graph, nodes=nodes, outputs=[now[one] for one in graph.outputs])

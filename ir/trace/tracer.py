@@ -29,7 +29,7 @@ from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import by_hand
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import note_value
-from .joint import Joint, differentiate, used_up
+from .joint_graph import Joint
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
 from .substitutes import AS_PLAIN
@@ -545,6 +545,9 @@ class Tracer:
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
         joint = used = None
+        if backward and (self._needs_grad or ties):
+            # Loaded at first use: programs for inference need no gradients.
+            from .joint import differentiate, used_up
         if backward and self._needs_grad and self.spends and not ties and not self.followed():
             with self.facts.active():
                 used = used_up(self, outputs)

@@ -1,0 +1,99 @@
+"""The joint graph as data: `Graph.joint`, which `ir.trace.joint` makes, and what dividing it costs.
+
+`ir.trace.joint` and `ir.autograd` are loaded for graphs with a gradient only; these classes always.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..dataclass import dataclass
+from ..graph.nodes import Node
+
+if TYPE_CHECKING:
+    from .output_views import Found
+
+# in place of `Found`, for hidden results
+HIDDEN = "hidden", 0
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The backward of a graph.
+
+    nodes       the backward's nodes, which follow the graph's own
+    pieces, found, views, given
+                the outputs of the autograd node, and how the graph's outputs are made from them:
+                see
+                `ir.trace.output_views.Roots`
+    results     the pieces that have a gradient, by position. The last of them may be hidden
+                (`ir.trace.hidden_results`): these are no outputs of the graph
+    tangents    their gradients, then those of `views_inside`: inputs of the backward, numbered
+                after the graph's inputs
+    wanted      the inputs of the graph that want a gradient, by position
+    gradients   the gradients of `wanted`; None for an input that the results do not depend on
+    parameters  the inputs that are parameters, by position
+    names       autograd's names of the operators that compute the results
+    owners      for each result the first one whose node in autograd's graph is the same
+    ages        for each result the rank of its node by sequence number in autograd's graph
+    leaves      the inputs that are leaves, in the order in which autograd finishes their gradients
+    arrived     for each tangent, the whole gradient of its tensor: for a result its tangent, and
+                what other results add
+    kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
+                saves
+    inner       the positions in `results` of those that other results depend on
+    clashes     for each result those whose backward, in eager mode, frees what its own needs: a
+                node behind both of them saves a tensor
+    views_inside
+                the outputs, by position, that are views and that other results depend on. Torch's
+                autograd computes what their gradients add to that of their memory
+    custom      the gradients that each backward of a custom function is given
+    casts       autocast around the graph: (device type, dtype) where it is on
+    """
+
+    nodes: tuple[Node, ...]
+    pieces: tuple[Node, ...]
+    found: tuple[Found | None, ...]
+    views: tuple[tuple[Node, bool], ...]
+    given: tuple[Node, ...]
+    results: tuple[int, ...]
+    tangents: tuple[Node, ...]
+    wanted: tuple[int, ...]
+    gradients: tuple[Node | None, ...]
+    parameters: tuple[int, ...]
+    names: tuple[str, ...]
+    arrived: tuple[Node | None, ...]
+    kept: frozenset[Node]
+    inner: tuple[int, ...] = ()
+    clashes: tuple[frozenset[int], ...] = ()
+    views_inside: tuple[int, ...] = ()
+    custom: tuple[tuple[Node, ...], ...] = ()
+    casts: tuple[tuple[str, torch.dtype], ...] = ()
+    owners: tuple[int, ...] = ()
+    ages: tuple[int, ...] = ()
+    leaves: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Why a graph has no backward of its own."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """What a division keeps for the backward, and what a budget changes.
+
+    saved    bytes of saved values
+    spared   bytes that the minimum cut on bytes would save in addition
+    again    number of operators that run again and would not without the budget
+    seconds  their estimated time, at nominal rates of the device
+    """
+
+    saved: int = 0
+    spared: int = 0
+    again: int = 0
+    seconds: float = 0.0
