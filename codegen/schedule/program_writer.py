@@ -70,7 +70,7 @@ class _Writer:
         self.constants: dict[int, Any] = {}
         self.on_stack: set[int] = set()  # slots in a workspace
         self.gone: set[Node] = set()  # operands whose memory another value took
-        self.rooms: dict[torch.device, Arena] = {}  # workspaces
+        self.workspaces: dict[torch.device, Arena] = {}
         self.bases: dict[torch.device, int] = {}  # the slots of those that are on a device
 
     def _last_uses(self) -> dict[Node, int]:
@@ -81,13 +81,13 @@ class _Writer:
                 last.update(dict.fromkeys((*step.reads, *step.stores), position))
         return last
 
-    def room(self, device: torch.device) -> Arena:
+    def workspace(self, device: torch.device) -> Arena:
         """The workspace on a device. On a GPU it is a tensor, allocated at each call."""
-        found = self.rooms.get(device)
+        found = self.workspaces.get(device)
         if found is None:
             away = device.type != "cpu"
             found = Arena(self._last_uses(), ON_DEVICE if away else ALIGNMENT)
-            self.rooms[device] = found
+            self.workspaces[device] = found
             if away:
                 self.bases[device] = number = self.new()
                 size: Any = found  # a placeholder until the size is known (`workspace.settled`)
@@ -174,11 +174,11 @@ class _Writer:
                 for at in range(began, len(self.steps))
                 if type(self.steps[at]) in COMPUTES
             ]
-            for room in self.rooms.values():
-                room.free_after(position)
+            for one in self.workspaces.values():
+                one.free_after(position)
         outputs = tuple(self.slot(node) for node in self.graph.outputs)
         steps = with_frees(
-            settled(self.steps, self.rooms.values()),
+            settled(self.steps, self.workspaces.values()),
             0 if self.graph.consumes else len(self.graph.inputs),
             outputs,
             self.constants,
@@ -186,7 +186,7 @@ class _Writer:
         )
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
-            self.room(CPU).total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
+            self.workspace(CPU).total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
             self.graph.joined | self._copies(), tuple(names),
         )  # fmt: skip
 
@@ -199,7 +199,7 @@ class _Writer:
             if below is not None:
                 self.gone.add(below)
                 if node in self.plan.scratch:
-                    self.room(node.meta.device).hand_on(below, node)
+                    self.workspace(node.meta.device).hand_over(below, node)
                 self.over(node, below)
                 continue
             self.slots[node] = number = self.new()
@@ -231,7 +231,7 @@ class _Writer:
     ) -> None:
         """Memory in a workspace for the tensor of this slot."""
         device = owner.meta.device if device is None else device
-        place = self.room(device).take(owner, size)
+        place = self.workspace(device).take(owner, size)
         self.on_stack.add(number)
         self.steps.append(Scratch(number, place, size, self.bases.get(device, -1)))
 

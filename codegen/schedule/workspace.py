@@ -66,7 +66,7 @@ class Arena:
         self.size = max(self.size, start + nbytes)
         return start
 
-    def hand_on(self, given: Any, node: Any) -> None:
+    def hand_over(self, given: Any, node: Any) -> None:
         """Hand `given`'s block over to `node`."""
         if given in self.live:
             self.live[node] = self.live.pop(given)
@@ -99,11 +99,11 @@ class Arena:
         return found
 
 
-def settled(steps: list[Step], rooms: Iterable[Arena]) -> list[Step]:
+def settled(steps: list[Step], workspaces: Iterable[Arena]) -> list[Step]:
     """The same steps with offsets for blocks, and sizes for the tensors that are workspaces."""
     starts: dict[int, Any] = {}
-    for room in rooms:
-        starts.update(room.starts())
+    for one in workspaces:
+        starts.update(one.starts())
     found: list[Step] = []
     for step in steps:
         if isinstance(step, Scratch) and isinstance(step.offset, _Block):

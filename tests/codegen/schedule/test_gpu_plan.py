@@ -126,18 +126,18 @@ def test_products_are_atens_and_what_is_between_them_is_kernels():
 
 def test_the_workspace_is_one_tensor_of_the_device():
     made = written(steps, normal(64, 128), normal(128, 128))
-    rooms = [step for step in made.spec.steps if isinstance(step, Scratch)]
-    (base,) = {step.base for step in rooms}
-    (room,) = [s for s in made.spec.steps if isinstance(s, Alloc) and s.slot == base]
-    assert room.device == CUDA and room.dtype is torch.uint8
-    assert room.shape[0] == max(step.offset + step.nbytes for step in rooms)
+    parts = [step for step in made.spec.steps if isinstance(step, Scratch)]
+    (base,) = {step.base for step in parts}
+    (tensor,) = [s for s in made.spec.steps if isinstance(s, Alloc) and s.slot == base]
+    assert tensor.device == CUDA and tensor.dtype is torch.uint8
+    assert tensor.shape[0] == max(step.offset + step.nbytes for step in parts)
     assert made.spec.arena == 0
-    first = made.spec.steps.index(room)
+    first = made.spec.steps.index(tensor)
     freed = [n for n, s in enumerate(made.spec.steps) if base in getattr(s, "slots", ())]
     used = [
         n
         for n, s in enumerate(made.spec.steps)
-        for one in rooms
+        for one in parts
         if one.slot in getattr(s, "slots", ())
     ]
     assert first < min(used) and freed and freed[0] > max(used)
@@ -296,8 +296,8 @@ def test_long_rows_are_several_launches_with_memory_between_them(worker):
     made = written(long_rows, *given)
     several = [one for one in made.kernels.launches.values() if len(one.parts) > 1]
     assert several and all(one.partial for one in several)
-    rooms = [step for step in made.spec.steps if isinstance(step, Scratch)]
-    assert len(rooms) >= len(several)
+    parts = [step for step in made.spec.steps if isinstance(step, Scratch)]
+    assert len(parts) >= len(several)
     for ours, theirs in zip(Machine(worker).run(made, *given), long_rows(*given), strict=True):
         assert not differs(ours, theirs)
 
