@@ -1,6 +1,6 @@
 """Guards on aliasing: objects of the program that must be distinct; made at the end of a walk.
 
-In: a machine with all that it read and writes. Out: "distinct" and "apart" rows. Two names of one
+In: a machine with all that it read and writes. Out: "distinct" and "own_dict" rows. Two names of one
 object are one Value, so a capture is correct for its own call. But two objects at capture may be
 one object in a later call, and a write through one name would then change the other. This matters
 only for objects of one type, and only if something is written or used as a key among others.
@@ -101,7 +101,7 @@ def _instance_dicts(m: Machine, written: set[Value], groups: dict[int, list[Valu
 def _guard_disjoint(m: Machine, one: Value, others: Iterable[Value]) -> None:
     sources = tuple(dict.fromkeys(other.source for other in others if other.source is not None))
     if sources:
-        m.guard("apart", one.source, sources)
+        m.guard("own_dict", one.source, sources)
 
 
 def _own(one: Value, owner: Value) -> bool:

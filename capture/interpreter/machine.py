@@ -125,7 +125,7 @@ class Machine:
         about = kind.startswith("no_") or kind in (
             "same",
             "distinct",
-            "apart",
+            "own_dict",
             "value",
             "element",
         )

@@ -126,7 +126,7 @@ class _Compiler:
             check = row.expected
             given = tuple(self.register(index, source) for source in check.sources)
             return (check.program.run, given, check.truth, check.outcome)
-        if row.kind in ("distinct", "apart"):
+        if row.kind in ("distinct", "own_dict"):
             return tuple(self.register(index, source) for source in row.expected)
         return row.expected
 
@@ -141,6 +141,6 @@ def _sameness(kind: str, source: int, expected: Any) -> tuple[Any, ...]:
 
     Values are compared only for kinds that need no user code; all others go by identity.
     """
-    if kind in ("same", "distinct", "apart") or type(expected) in (str, int):
+    if kind in ("same", "distinct", "own_dict") or type(expected) in (str, int):
         return (kind, source, type(expected), expected)
     return (kind, source, id(expected))

@@ -326,7 +326,7 @@ _CHECKS: dict[str, Check] = {
     "tensor": lambda value, expected, _read: _meets(value, expected),
     "same": lambda value, expected, read: value is read(expected),
     "distinct": lambda _value, expected, read: _distinct(read, expected),
-    "apart": _is_disjoint,
+    "own_dict": _is_disjoint,
     "unhooked": lambda value, _expected, _read: (
         type(value) in leaves.PLAIN and not leaves.hooked(value)
     ),
@@ -413,7 +413,7 @@ _FORMS: dict[str, str] = {
     "tensor": "{source}: {expected}",
     "same": "{source} is {expected}",
     "distinct": "{expected} are different objects and share no memory",
-    "apart": "{source} shares no attributes with {expected}",
+    "own_dict": "{source} shares no attributes with {expected}",
     "history": "autograd sees {source} as a {expected}",
     "unhooked": "{source} has no hooks for its gradient",
     "state": "interpreter state is unchanged",
@@ -432,7 +432,7 @@ RECOMPILE_CODES: dict[str, str] = {
     "keys": "RC405", "set": "RC405", "element": "RC405", "no_element": "RC405", "no_attr": "RC406",
     "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406", "no_mro_attr": "RC406",
     "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407",
-    "device": "RC407", "same": "RC408", "distinct": "RC408", "apart": "RC408", "history": "RC402",
+    "device": "RC407", "same": "RC408", "distinct": "RC408", "own_dict": "RC408", "history": "RC402",
     "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
     "value": "RC412",
 }  # fmt: skip
@@ -457,7 +457,7 @@ def expected_text(row: Row) -> str:
     expected = given(row.expected)
     if row.kind == "tensor":
         return _show_spec(expected)
-    if row.kind in ("distinct", "apart"):
+    if row.kind in ("distinct", "own_dict"):
         return ", ".join(str(source) for source in expected)
     if row.kind == "same":
         return str(expected)
@@ -573,7 +573,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     ),
     "same": lambda _value, _row, _read: "another object",
     "distinct": _distinct_now,
-    "apart": lambda _value, _row, _read: "shares a __dict__ with one of them",
+    "own_dict": lambda _value, _row, _read: "shares a __dict__ with one of them",
     "unhooked": lambda _value, _row, _read: "a tensor with hooks",
     "history": lambda value, _row, _read: (
         show(_history(value)) if is_a(value, torch.Tensor) else show(value)
@@ -593,7 +593,7 @@ _BEFORE: dict[str, str] = {
     "element": "with it", "no_element": "without it", "no_attr": "absent", "no_item": "absent",
     "no_global": "absent", "no_class_attr": "absent", "no_mro_attr": "absent",
     "state": "as captured", "distinct": "distinct", "unhooked": "without hooks",
-    "apart": "a dict of its own", "unbound_cell": "empty", "abc": "not registered",
+    "own_dict": "a dict of its own", "unbound_cell": "empty", "abc": "not registered",
     "unhandled": "handling no exception", "mro": "as captured",
 }  # fmt: skip
 

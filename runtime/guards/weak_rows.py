@@ -25,7 +25,7 @@ _WEAK = (types.FunctionType, types.CodeType, _native.Callable)
 # Modules with these names are never collected.
 _LASTING = frozenset({"torch", "numpy", "graftjit"}) | sys.stdlib_module_names
 _BY_OBJECT = ("is", "type", "mro")
-_BY_SOURCE = ("same", "distinct", "apart")
+_BY_SOURCE = ("same", "distinct", "own_dict")
 
 
 class Holder:

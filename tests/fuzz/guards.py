@@ -101,7 +101,7 @@ _ABOUT = (
     "no_",
     "same",
     "distinct",
-    "apart",
+    "own_dict",
 )  # more than one row of these may be about one place
 
 

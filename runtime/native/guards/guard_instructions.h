@@ -45,7 +45,7 @@ enum Op : int {
     TENSOR,
     SAME,
     DISTINCT,
-    APART,
+    OWN_DICT,
     HISTORY,
     UNHOOKED,
     STATE,

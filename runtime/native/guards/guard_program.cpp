@@ -281,10 +281,10 @@ bool all_distinct(PyObject **registers, const std::vector<int> &which) {
         objects.push_back(object);
         if (!tensor_is_tensor(object)) continue;
         Range range;
-        int told = tensor_range(object, &range.first, &range.second);
+        int has_range = tensor_range(object, &range.first, &range.second);
         n_tensors++;
-        n_unknown += told < 0;
-        if (told > 0) ranges.push_back(range);
+        n_unknown += has_range < 0;
+        if (has_range > 0) ranges.push_back(range);
     }
     if (n_unknown > 0 && n_tensors > 1) return false;
     std::sort(objects.begin(), objects.end());
@@ -312,7 +312,7 @@ PyObject *attributes_of(PyObject *object) {
 
 // Whether a dict is not the attribute dict of any of the objects, or an object's attribute dict is
 // none of the dicts.
-bool are_apart(PyObject *value, PyObject **registers, const std::vector<int> &which) {
+bool has_own_dict(PyObject *value, PyObject **registers, const std::vector<int> &which) {
     bool is_dict = PyDict_CheckExact(value);
     PyObject *own = is_dict ? value : attributes_of(value);
     if (own == nullptr) return true;
@@ -376,7 +376,7 @@ bool guard_holds(Run &run, const Instruction &at) {
         case TENSOR: return tensor_record_matches((const TensorRecord *)at.record, value);
         case SAME: return value == run.registers[at.other];
         case DISTINCT: return all_distinct(run.registers, *at.registers);
-        case APART: return are_apart(value, run.registers, *at.registers);
+        case OWN_DICT: return has_own_dict(value, run.registers, *at.registers);
         case HISTORY: return tensor_is_tensor(value) && tensor_history_is(value, at.key);
         case UNHOOKED: return tensor_is_unhooked(value);
         case STATE: return state_record_matches((const StateRecord *)at.record);

@@ -76,7 +76,7 @@ const OpLaw LAWS[] = {
     {"check tensor", TENSOR, Needs::tensor, false},
     {"check same", SAME, Needs::reg, false},
     {"check distinct", DISTINCT, Needs::regs, false},
-    {"check apart", APART, Needs::regs, false},
+    {"check own_dict", OWN_DICT, Needs::regs, false},
     {"check history", HISTORY, Needs::name, false},
     {"check unhooked", UNHOOKED, Needs::nothing, false},
     {"check state", STATE, Needs::state, false},

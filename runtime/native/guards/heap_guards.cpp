@@ -17,7 +17,7 @@ bool is_argument_step(int op) { return op == ITEM || op == KEY || op == TYPE; }
 
 bool reads_attributes(int op) {
     return op == ATTR || op == DICT || op == SLOT || op == MEMBER || op == CONTENTS ||
-           op == REFERENT || op == NO_ATTR || op == APART;
+           op == REFERENT || op == NO_ATTR || op == OWN_DICT;
 }
 
 bool is_argument_check(int op) {
@@ -88,7 +88,7 @@ class Parter {
         if (at.op == GLOBAL || at.op == GLOBALS || at.op == NO_GLOBAL) add_root({Root::globals});
         if (at.op == BUILTIN) add_root({Root::builtins});
         if (at.op == CELL) add_root({Root::cell, (int)at.number});
-        if (at.source < 0 || !heap->each_call[at.source] || at.op == SAME || at.op == APART) return;
+        if (at.source < 0 || !heap->each_call[at.source] || at.op == SAME || at.op == OWN_DICT) return;
         add_root({reads_class(at.op) ? Root::type : Root::value, at.source, origin[at.source]});
     }
 

@@ -514,10 +514,10 @@ def test_a_tensor_changed_in_place_is_seen() -> None:
     assert not holds(row, tensor)
 
 
-def test_apart() -> None:
+def test_own_dict() -> None:
     owner, other, own = Plain(), Plain(), {}
     other.__dict__ = own
-    row = Row("apart", local(), (local("y"),))
+    row = Row("own_dict", local(), (local("y"),))
     assert holds(row, own, owner)
     assert not holds(row, own, other)
     assert not holds(row, owner.__dict__, owner)
@@ -652,7 +652,7 @@ def test_every_kind_is_known_to_native() -> None:
         "set": frozenset(),
         "same": 0,
         "distinct": (0,),
-        "apart": (0,),
+        "own_dict": (0,),
         "number": (int, None, None),
         "relation": (((0, "int", 0),), (("load", 0), ("int", 3)), "<", True),
         "value": (len, (0,), True, True),
@@ -752,7 +752,7 @@ def random_row(rng: random.Random) -> Row:
         "set": lambda: frozenset(rng.randrange(4) for _ in range(rng.randrange(3))),
         "same": lambda: random_source(rng),
         "distinct": lambda: (random_source(rng), random_source(rng)),
-        "apart": lambda: (random_source(rng), random_source(rng)),
+        "own_dict": lambda: (random_source(rng), random_source(rng)),
         "equals": lambda: rng.choice(CONSTANTS),
         "is": lambda: rng.choice((None, Plain, len, function_of)),
         "number": lambda: rng.choice(((int, None, 1), (int, 0, None), (float, None, None))),

@@ -205,7 +205,7 @@ class World:
             rows.append(Row("is", source, value))
         rows.append(Row("same", source, rng.choice((source, self.source()))))
         rows.append(Row("distinct", None, (source, self.source())))
-        rows.append(Row("apart", source, (self.source(),)))
+        rows.append(Row("own_dict", source, (self.source(),)))
         return rng.sample(rows, rng.randrange(1, len(rows) + 1))
 
     # -- changes ---------------------------------------------------------------------------------------
