@@ -26,6 +26,7 @@ import torch
 from ...ir.dataclass import dataclass, field
 from ...ir.graph.layout import gradient_strides
 from ...ir.graph.nodes import Graph, Meta, meta_of
+from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
 from ...ir.trace.custom_function import Applied, Backward, Unowned, Walked
 from ...ir.trace.ghost import Ghost
 from ...ir.trace.tracer import Tracer
@@ -226,7 +227,7 @@ def _inside(m: Machine, inner: Inner) -> Iterator[None]:
 @contextlib.contextmanager
 def _without_autocast() -> Iterator[None]:
     """A backward runs after the autocast block of its forward."""
-    active = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    active = [kind for kind in AUTOCAST_DEVICES if torch.is_autocast_enabled(kind)]
     for kind in active:
         torch.set_autocast_enabled(kind, False)
     try:
@@ -386,7 +387,7 @@ class _Differentiable:
         return []
 
     def _check_writes(self, written: Sequence[int]) -> None:
-        """Break for a write to a tensor from outside that autograd is not told of, or that it
+        """Break for a write to a tensor from outside that autograd does not see, or that it
         could not follow."""
         dirty = self._tensors("dirty_tensors")
         made = {id(one.ghost): one for one in dirty if one.source is None and one in self.call.args}

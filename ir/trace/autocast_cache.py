@@ -23,7 +23,7 @@ _MM = torch.ops.aten.mm.default
 _LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
 _LIBRARY.define("cached_cast(Tensor self, ScalarType dtype, Device device) -> Tensor")
 
-_DEVICES = ("cpu", "cuda")
+AUTOCAST_DEVICES = ("cpu", "cuda")  # the types of devices that graphs compute on
 # Functions that cast explicitly, besides calls with a dtype argument: autocast does not cache
 # these.
 _BY_HAND = frozenset(
@@ -33,8 +33,8 @@ _BY_HAND = frozenset(
 
 def outliving() -> dict[str, torch.dtype]:
     """Device type -> dtype of cached weight casts that outlive a graph that begins here."""
-    if is_nested() or any(map(torch.is_autocast_enabled, _DEVICES)):
-        return {name: torch.get_autocast_dtype(name) for name in _DEVICES}
+    if is_nested() or any(map(torch.is_autocast_enabled, AUTOCAST_DEVICES)):
+        return {name: torch.get_autocast_dtype(name) for name in AUTOCAST_DEVICES}
     return {}
 
 

@@ -20,6 +20,7 @@ from ..graph.effects import reads, root
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from ..ops.region_borders import again
+from .autocast_cache import AUTOCAST_DEVICES
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
 from .inner_results import clashes_of, edge_of, leaves_of, passed_through
@@ -126,7 +127,7 @@ def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:
 
 
 def _casts() -> tuple[tuple[str, torch.dtype], ...]:
-    kinds = filter(torch.is_autocast_enabled, ("cpu", "cuda"))
+    kinds = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
     return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds)
 
 

@@ -26,7 +26,7 @@ from ..ops.may_raise import may_raise
 from ..symbolic.expr import ACTIVE, Expr, symbols_of
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
-from .autocast_cache import by_hand
+from .autocast_cache import AUTOCAST_DEVICES, by_hand
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import note_value
 from .joint_graph import Joint
@@ -516,7 +516,7 @@ class Tracer:
         recorder = self._recorder
         mark = recorder.mark(None), len(self._calls), self._refs, self._needs_grad
         start = len(recorder.nodes)
-        casting = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        casting = [kind for kind in AUTOCAST_DEVICES if torch.is_autocast_enabled(kind)]
         try:
             for kind in casting:
                 torch.set_autocast_enabled(kind, False)

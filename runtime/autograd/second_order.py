@@ -17,6 +17,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ...ir.dataclass import dataclass
+from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
 from ...ir.trace.gradient_history import History, Run, differentiated, entered, history
 from . import passing, rng_state
 
@@ -65,7 +66,7 @@ def all_ordinary(gradients: Sequence[Any]) -> bool:
 
 def casts_now() -> Casts:
     """Autocast: (device type, dtype) where it is on."""
-    kinds = filter(torch.is_autocast_enabled, ("cpu", "cuda"))
+    kinds = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
     return tuple([(kind, torch.get_autocast_dtype(kind)) for kind in kinds])
 
 

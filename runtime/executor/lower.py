@@ -19,7 +19,7 @@ import torch
 
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Expr, evaluate, is_symbolic
-from ...ir.trace.autocast_cache import cached_cast
+from ...ir.trace.autocast_cache import AUTOCAST_DEVICES, cached_cast
 from .. import _native
 from ..cuda import launches
 from ..process.session import SESSION
@@ -433,7 +433,7 @@ class PythonProgram:
 def _ambient_off(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
     """Disable autocast, and grad mode if an input requires a gradient: see autograd_scope.h."""
     with contextlib.ExitStack() as stack:
-        for device in ("cpu", "cuda"):
+        for device in AUTOCAST_DEVICES:
             if torch._C.is_autocast_enabled(device):
                 torch._C.set_autocast_enabled(device, False)
                 stack.callback(torch._C.set_autocast_enabled, device, True)

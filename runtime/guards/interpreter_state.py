@@ -14,9 +14,8 @@ import torch
 from torch.autograd import forward_ad
 
 from ...ir.dataclass import dataclass
-from ...ir.trace.autocast_cache import is_nested
+from ...ir.trace.autocast_cache import AUTOCAST_DEVICES, is_nested
 
-_AUTOCAST_DEVICES = ("cpu", "cuda")
 _PYTHON = torch._C.DispatchKeySet(  # type: ignore[attr-defined]
     torch._C.DispatchKey.Python  # type: ignore[attr-defined]
 ).raw_repr()
@@ -109,7 +108,7 @@ def snapshot() -> State:
         forward_level=forward_ad._current_level,
         autocast=tuple(
             (name, torch._C.is_autocast_enabled(name), torch._C.get_autocast_dtype(name))
-            for name in _AUTOCAST_DEVICES
+            for name in AUTOCAST_DEVICES
         ),
         autocast_cache=torch._C.is_autocast_cache_enabled(),
         autocast_nested=is_nested(),
