@@ -29,12 +29,7 @@ from .unmodelled import INTRINSICS
 TRACEBACK = Value()  # the third argument of __exit__, whose content is unknown
 
 
-# -- catching and raising
-# --------------------------------------------------------------------------------
-def is_thrown(error: Thrown, *kinds: type[BaseException]) -> bool:
-    return issubclass(error.cls, kinds)
-
-
+# -- catching and raising --------------------------------------------------------------------------
 @handles("RAISE")
 def _raise(m: Machine, f: Frame, i: Instr) -> None:
     cause = f.pop() if i.arg == 2 else None

@@ -129,14 +129,8 @@ class _NestBuilder:
         return self.builder.apply("where", guard[0], value, guard[1])
 
     def memory(self, node: Node) -> tuple[int, Any]:
-        """The buffer of a node's memory, and the offset of the node in it, in elements."""
-        base = base_of(node)
-        number = self.loads.get(base)
-        if number is None:
-            number = self.loads[base] = len(self.buffers)
-            meta = base.meta
-            self.buffers.append(loop_nest.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
-        return number, node.meta.offset - base.meta.offset
+        """See `memory_of`."""
+        return memory_of(node, self.loads, self.buffers)
 
     def load(self, node: Node, where: Map, guard: tuple[int, ...] = ()) -> int:
         number, offset = self.memory(node)
@@ -239,6 +233,20 @@ def _memory_stride(unit: Unit, dim: int) -> int:
     for extent in unit.shape[dim + 1 :]:  # type: ignore[index]
         size *= estimate(extent)
     return size
+
+
+def memory_of(
+    node: Node, loads: dict[Node, int], buffers: list[loop_nest.Buffer]
+) -> tuple[int, Any]:
+    """The buffer of a node's memory, added if it is new, and the offset of the node in it, in
+    elements."""
+    base = base_of(node)
+    number = loads.get(base)
+    if number is None:
+        number = loads[base] = len(buffers)
+        meta = base.meta
+        buffers.append(loop_nest.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
+    return number, node.meta.offset - base.meta.offset
 
 
 def describe(node: Node) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ...ir.graph.nodes import Meta, Node
-from ..analysis.dataflow import base_of, is_plain_view
+from ..analysis.dataflow import is_plain_view
 from ..analysis.products import LETTERS, sizes
 from ..loops import affine, loop_nest
 from ..loops.affine import Map
@@ -26,7 +26,7 @@ from ..loops.loop_nest import Index, LoopNest, Value
 from ..loops.values import renumbered
 from ..lower.builder import At, Builder, first_meta
 from .fuse import Fusion, Unit
-from .nest_builder import describe
+from .nest_builder import describe, memory_of
 from .rowwise import FOLDED, is_flat, leading
 
 _AXES = 1 + FOLDED  # the rows, and the reduced dimensions
@@ -186,13 +186,8 @@ class _RowNest:
         return base, self.column(base, moved)
 
     def load(self, node: Node, where: Map) -> int:
-        base = base_of(node)
-        number = self.loads.get(base)
-        if number is None:
-            number = self.loads[base] = len(self.buffers)
-            meta = base.meta
-            self.buffers.append(loop_nest.Buffer(base.name, meta.dtype, meta.shape, meta.stride))
-        index = self.address(where, node.meta, node.meta.offset - base.meta.offset)
+        number, offset = memory_of(node, self.loads, self.buffers)
+        index = self.address(where, node.meta, offset)
         return self.builder.add(Value("load", (), node.meta.dtype, (number, index)))
 
     def address(self, where: Map, meta: Meta, offset: Any) -> Index:

@@ -240,14 +240,7 @@ def _to_copy(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> Meta:
-    if layout not in CPU_STRIDED:
-        raise NoRule
-    if memory_format in (None, torch.preserve_format):
-        strides = like_strides(self.shape, self.stride)
-    else:
-        strides = format_strides(self.shape, memory_format)
-    device = torch.device(device) if device else self.device
-    return Meta(self.shape, strides, dtype or self.dtype, device)
+    return like(self, dtype, layout, device, memory_format)
 
 
 @rule("copy", "copy")

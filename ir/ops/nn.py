@@ -232,8 +232,8 @@ def _with_indices(values: Meta) -> tuple[Meta, Meta]:
     return values, Meta(values.shape, values.stride, torch.int64, values.device)
 
 
-@rule("window", "max_pool2d_with_indices")
-def _max_pool2d(
+@rule("window", "max_pool2d_with_indices max_pool3d_with_indices")
+def _max_pool(
     op: Any,
     self: Meta,
     kernel_size: Sizes,
@@ -244,23 +244,8 @@ def _max_pool2d(
 ) -> tuple[Meta, Meta]:
     if not self.dtype.is_floating_point:
         raise NoRule
-    pooled = _pool_meta(self, 2, kernel_size, stride, padding, dilation, ceil_mode)
-    return _with_indices(pooled)
-
-
-@rule("window", "max_pool3d_with_indices")
-def _max_pool3d(
-    op: Any,
-    self: Meta,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = (0,),
-    dilation: Sizes = (1,),
-    ceil_mode: bool = False,
-) -> tuple[Meta, Meta]:
-    if not self.dtype.is_floating_point:
-        raise NoRule
-    pooled = _pool_meta(self, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    rank = 2 if "2d" in op._opname else 3
+    pooled = _pool_meta(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
     return _with_indices(pooled)
 
 

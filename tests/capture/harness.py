@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import gc
 import io
 import math
@@ -352,3 +353,17 @@ def difference(plain: Any, other: Any, tolerance: float, path: str = "") -> str 
     elif plain == other:
         return None
     return f"at {path}: {plain!r}, jitted {other!r}"
+
+
+@functools.total_ordering
+class Ordered:
+    """A class of the program's, with an order."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __eq__(self, other):
+        return self.n == other.n
+
+    def __lt__(self, other):
+        return self.n < other.n

@@ -38,7 +38,7 @@ from torch import nn
 
 import graftjit
 
-from ..harness import agrees
+from ..harness import Ordered, agrees
 
 
 @functools.singledispatch
@@ -54,18 +54,6 @@ def _(value: int, x):
 @kind_of.register(list)
 def _(value, x):
     return x * len(value), "list"
-
-
-@functools.total_ordering
-class Version:
-    def __init__(self, n):
-        self.n = n
-
-    def __eq__(self, other):
-        return self.n == other.n
-
-    def __lt__(self, other):
-        return self.n < other.n
 
 
 class Lazy:
@@ -90,13 +78,13 @@ def test_functools_of_many_kinds():
         p = functools.partial(torch.add, alpha=2)
         x = p(x, torch.ones_like(x))
         pairs = [kind_of(v, x) for v in (3, [1, 2], "s", True)]
-        ordered = sorted([Version(3), Version(1), Version(2)])
+        ordered = sorted([Ordered(3), Ordered(1), Ordered(2)])
         total = functools.reduce(lambda a, b: a * 10 + b, [1, 2, 3], 4)
         cmp = sorted("bca", key=functools.cmp_to_key(lambda a, b: (a < b) - (a > b)))
         return (
             pairs,
             [v.n for v in ordered],
-            Version(2) >= Version(1),
+            Ordered(2) >= Ordered(1),
             o.value + o.value,
             o.asked,
             o.square(1),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 
-from ..harness import agrees
+from ..harness import Ordered, agrees
 
 
 def t(*shape):
@@ -93,18 +91,6 @@ def test_the_list_is_empty_while_it_is_sorted():
         return x * items[0], items, seen
 
     return f, (t(2),)
-
-
-@functools.total_ordering
-class Ordered:
-    def __init__(self, n):
-        self.n = n
-
-    def __eq__(self, other):
-        return self.n == other.n
-
-    def __lt__(self, other):
-        return self.n < other.n
 
 
 @agrees(breaks=0)

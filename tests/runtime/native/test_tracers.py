@@ -66,6 +66,16 @@ def ours(code: Any) -> bool:
 
 
 # -- the ways ----------------------------------------------------------------------------------------------
+def traced(see: Any, call: Any) -> None:
+    """call(X) under the trace function `see`."""
+    before = sys.gettrace()
+    sys.settrace(see)
+    try:
+        call(X)
+    finally:
+        sys.settrace(before)
+
+
 def lines(call: Any) -> list[Any]:
     seen: list[Any] = []
 
@@ -75,12 +85,7 @@ def lines(call: Any) -> list[Any]:
         seen.append((frame.f_code.co_name, event, frame.f_lineno, sorted(frame.f_locals)))
         return see
 
-    before = sys.gettrace()
-    sys.settrace(see)
-    try:
-        call(X)
-    finally:
-        sys.settrace(before)
+    traced(see, call)
     return seen
 
 
@@ -94,12 +99,7 @@ def opcodes(call: Any) -> list[Any]:
         seen.append((frame.f_code.co_name, event, frame.f_lasti))
         return see
 
-    before = sys.gettrace()
-    sys.settrace(see)
-    try:
-        call(X)
-    finally:
-        sys.settrace(before)
+    traced(see, call)
     return seen
 
 
