@@ -45,7 +45,7 @@ ready = Extension(
         *(f"codegen/kernels/{name}.h" for name in ("common", *READY)),
     ],
     define_macros=[marked(name) for name in READY],
-    # Not told to the linker: OpenMP is torch's, a second one in a process is in its way.
+    # Not given to the linker: OpenMP is torch's, a second one in a process is in its way.
     extra_compile_args=[
         *(f for f in KERNELS["READY_FLAGS"] if f not in ("-shared", "-x", "c++")),
         "-g0",

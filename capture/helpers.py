@@ -155,9 +155,9 @@ def tensor_of(array: np.ndarray, strides: tuple[int, ...]) -> torch.Tensor:
     if array.size == 0 or steps == made.stride():
         return made
     size = 1 + sum((n - 1) * step for n, step in zip(array.shape, steps, strict=True))
-    room = torch.empty(size, dtype=made.dtype, device="cpu")
-    room.as_strided(made.shape, steps).copy_(made)
-    return room.as_strided(made.shape, steps)
+    memory = torch.empty(size, dtype=made.dtype, device="cpu")
+    memory.as_strided(made.shape, steps).copy_(made)
+    return memory.as_strided(made.shape, steps)
 
 
 def keep_size(tensor: torch.Tensor) -> None:

@@ -243,7 +243,7 @@ STEPS = {
 
 
 def run(seconds: float, threads: int = 16, seed: int = 1) -> tuple[list[str], Counter[str]]:
-    """(what was wrong, how often each step was done). Whoever hangs is shown by faulthandler, and the process ends."""
+    """(what was wrong, how often each step was done). faulthandler shows a thread that hangs, and the process ends."""
     for function in FUNCTIONS:
         JITTED[function] = graftjit.jit(function, config=CONFIGS.get(function))
     faulthandler.dump_traceback_later(seconds + 240, exit=True)

@@ -1,4 +1,4 @@
-"""The programs of examples/: the text of a report is enough to find what holds them back and to mend it.
+"""The programs of examples/: the text of a report is enough to find what holds them back and to fix it.
 
 For each: before.py and after.py give the values of plain Python, and of each other; the report of before.py names the
 line, the code and the cure; that of after.py is clean; README.md shows the reports as they are.

@@ -19,8 +19,8 @@ OURS = tuple(
     os.path.dirname(os.path.abspath(sys.modules[name].__file__ or "")) + os.sep
     for name in ("graftjit", "graftjit.ir", "graftjit.runtime")
 ) + tuple(
-    str(Path(graftjit.__file__).resolve().parents[1] / room) + os.sep
-    for room in ("capture", "codegen")
+    str(Path(graftjit.__file__).resolve().parents[1] / folder) + os.sep
+    for folder in ("capture", "codegen")
 )
 
 

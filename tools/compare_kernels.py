@@ -23,7 +23,7 @@ FOLDERS = ("capture", "codegen", "ir", "runtime")
 
 
 def checked_out(commit: str, folder: Path) -> Path:
-    """A tree of the commit with a package that can be imported: the rooms are folders of graftjit there."""
+    """A tree of the commit with a package that can be imported: the packages are folders of graftjit there."""
     tree = folder / "tree"
     tree.mkdir(parents=True)
     archive = subprocess.run(

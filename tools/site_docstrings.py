@@ -39,7 +39,7 @@ def _lines(docstring: str) -> Iterator[str]:
 
 
 class Rows(Extension):
-    """Mends the docstring of everything that griffe reads."""
+    """Corrects the docstring of everything that griffe reads."""
 
     def on_instance(self, *, obj: Any, **_others: Any) -> None:
         if obj.docstring is not None:

@@ -1,8 +1,8 @@
-"""What mkdocs is told about this repository; mkdocs.yml names this file, and `make docs` builds the site.
+"""What mkdocs knows about this repository; mkdocs.yml names this file, and `make docs` builds the site.
 
 In: the files of docs/, as they read in the repository. Out: the same, with
 
-- the rooms of the library where mkdocstrings looks for the package (their folders carry other names),
+- the packages of the library where mkdocstrings looks for the package (their folders carry other names),
 - CONTRIBUTING.md and CHANGELOG.md as pages,
 - a page for each file and folder of the repository that a page links to (`../codegen/lower/pointwise.py`), so that links
   to sources work in a checkout and on the site, without a network.

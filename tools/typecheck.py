@@ -1,6 +1,6 @@
 """Runs mypy over the library through a tree of links.
 
-The rooms of this repository (`capture/`, `ir/`, ...) install as `graftjit.capture`, `graftjit.ir`, ... by
+The packages of this repository (`capture/`, `ir/`, ...) install as `graftjit.capture`, `graftjit.ir`, ... by
 setuptools' `package-dir` mapping, which type checkers do not follow. This makes `.typecheck/graftjit` with one
 link a file and a package, and gives mypy that. Called by `make lint` and pre-commit; arguments go on to mypy.
 """

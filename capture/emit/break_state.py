@@ -1,4 +1,4 @@
-"""The state that a frame leaves at a break: kinds of stack slots, and locals to hand on.
+"""The state that a frame leaves at a break: kinds of stack slots, and locals to pass on.
 
 In: the root frame where it breaks, and the path of instructions that Python runs before a resume
 function takes over. Out: the stack's kinds (see `stack_shape`) and the names of the locals to hand

@@ -238,4 +238,4 @@ def _is_fault(value: Any) -> bool:
 
 
 def exhausted() -> None:
-    """Stands for what the text reads from an iterator at its end."""
+    """In place of what the text reads from an iterator at its end."""

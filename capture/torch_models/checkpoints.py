@@ -224,7 +224,7 @@ def _saves(m: Machine, policy: Value, operators: Iterable[Any]) -> set[Any]:
 
 
 def _object(value: Value) -> Any:
-    """The object that a value from outside stands for, which is guarded."""
+    """The object of a value from outside, which is guarded."""
     if isinstance(value, Const):
         return value.value
     if not isinstance(value, Obj):

@@ -84,7 +84,7 @@ def _cost(kernel: Kernel, number: int) -> int:
     )
 
 
-def room(kernel: Kernel, number: int) -> None:
+def declare(kernel: Kernel, number: int) -> None:
     """Declare the memory for one value of a row."""
     if number in kernel.homes:
         return
@@ -103,7 +103,7 @@ def room(kernel: Kernel, number: int) -> None:
 
 
 def free(kernel: Kernel) -> None:
-    """Free what `room` took from the heap."""
+    """Free what `declare` took from the heap."""
     if isinstance(kernel.nest.columns, Expr):
         for number in sorted(kernel.kept - set(kernel.homes)):
             kernel.put(f"if (t{number} != r{number}) __builtin_free(t{number});")

@@ -405,7 +405,7 @@ class Kernel(Lines):
         for one_pass in self.passes:
             self._row_values(one_pass.phase)
             for number in one_pass.keeps:
-                kept_values.room(self, number)
+                kept_values.declare(self, number)
             if not one_pass.empty:
                 PassWriter(self, one_pass).write(first, last, length)
         self._row_values(max(self.phase, default=0) + 1)

@@ -302,11 +302,11 @@ class PassWriter:
         chunk = greatest(2 * CHUNK, -(-length // SPLIT_PARTS))
         chunk = -(-chunk // kernel.lanes) * kernel.lanes
         chunks = -(-length // chunk)
-        room = SPLIT_PARTS if is_symbolic(chunks) else chunks
+        size = SPLIT_PARTS if is_symbolic(chunks) else chunks
         for number in self.one.folds:
             for letter, kind, _start in self.registers(number):
                 name = f"{_PARTS[letter]}{number}"
-                self.put(f"{kind} {name}_[{room}], *const {name} = {name}_;")
+                self.put(f"{kind} {name}_[{size}], *const {name} = {name}_;")
         with kernel.each_item("c", chunks):
             self._part(chunk, length)
         self.row = "0", kernel.n(length), length

@@ -27,7 +27,7 @@ NOMINALS = (NOMINAL, 8 * NOMINAL + 1, 64 * NOMINAL + 3, 1024 * NOMINAL + 7)
 
 
 def estimate(value: Any) -> int:
-    """A plain number that stands for this size in cost decisions."""
+    """A plain number for this size, for cost decisions."""
     if not isinstance(value, Expr):
         return int(value)
     bounds = {symbol.name: symbol.bounds() for symbol in symbols_of(value)}

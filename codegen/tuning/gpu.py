@@ -39,7 +39,7 @@ from ..triton.matmul import Configuration, Product, configurations
 from ..triton.matmul_fusion import Host
 from ..triton.tiling import Tiling
 from . import cpu
-from .timing import LEAST, NOISE, ROOM, Timing
+from .timing import LEAST, MOST_BYTES, NOISE, Timing
 
 BUDGET = 0.5  # seconds of running, for a graph's products and for its other kernels
 MOST = 8  # the most products, and the most other kernels
@@ -224,7 +224,7 @@ def _known(kernel: Kernel) -> bool:
     nest = kernel.nest
     if is_symbolic((nest.outer, nest.inner)) or any(one.op == "number" for one in nest.values):
         return False
-    return sum(_elements(meta) * meta.dtype.itemsize for meta in metas) <= ROOM
+    return sum(_elements(meta) * meta.dtype.itemsize for meta in metas) <= MOST_BYTES
 
 
 def _key(kernel: Kernel, fresh: frozenset[Node]) -> str:

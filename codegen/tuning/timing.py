@@ -22,7 +22,7 @@ from ...ir.dataclass import dataclass
 from ..loops.extents import is_symbolic
 from ..loops.loop_nest import LoopNest
 
-ROOM = 256 << 20  # the most bytes of all buffers
+MOST_BYTES = 256 << 20  # of all buffers
 SKEW = 64  # the offset of a tensor in its pages
 PIECE = 1 << 20
 SAMPLE = 100e-6  # the least seconds between two reads of the clock
@@ -65,7 +65,7 @@ def measurable(nest: LoopNest) -> bool:
         return False
     if 0 in nest.outer + nest.inner or any(b.dtype not in _FILL for b in nest.buffers):
         return False
-    return sum(high - low for low, high in spans(nest)) <= ROOM
+    return sum(high - low for low, high in spans(nest)) <= MOST_BYTES
 
 
 def spans(nest: LoopNest) -> list[tuple[int, int]]:

@@ -76,8 +76,8 @@ class _Program:
 
     def lines(self) -> Iterator[str]:
         spec, graph = self.spec, self.seen.graph
-        room = f"  # workspace of {_bytes(spec.arena)}" if hint_of(spec.arena) else ""
-        yield f"def {spec.name}({', '.join(node.name for node in graph.inputs)}):{room}"
+        comment = f"  # workspace of {_bytes(spec.arena)}" if hint_of(spec.arena) else ""
+        yield f"def {spec.name}({', '.join(node.name for node in graph.inputs)}):{comment}"
         for slot, tensor in spec.constants.items():
             yield (
                 f"    {self.name(slot)} = constant({dtype_name(tensor.dtype)}{list(tensor.shape)})"

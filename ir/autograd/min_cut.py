@@ -40,8 +40,8 @@ class Network:
     def sink(self, name: Hashable) -> None:
         self._edge(self._number[name] + 1, 1, INFINITE)
 
-    def _edge(self, start: int, end: int, room: float) -> None:
-        for at, to, left in ((start, end, room), (end, start, 0.0)):
+    def _edge(self, start: int, end: int, capacity: float) -> None:
+        for at, to, left in ((start, end, capacity), (end, start, 0.0)):
             self._edges[at].append(len(self._to))
             self._to.append(to)
             self._room.append(left)

@@ -370,8 +370,8 @@ def _cudnn_batch_norm(op: Any, input: Meta, weight: Meta, *args: Any) -> tuple[M
     _batch_norm(op, input, weight, *args)  # raises for invalid operands
     training = args[3]
     stats = plain((input.shape[1] if training else 0,), weight.dtype, input.device)
-    room = plain((0,), torch.uint8, input.device)
-    return _batch_norm_out(input, as_it_lies=False), stats, stats, room
+    reserved = plain((0,), torch.uint8, input.device)
+    return _batch_norm_out(input, as_it_lies=False), stats, stats, reserved
 
 
 @rule("normalize", "_native_batch_norm_legit")

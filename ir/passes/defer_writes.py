@@ -67,14 +67,14 @@ def _last(graph: Graph) -> int:
 class _Late:
     """One walk over a graph that defers its writes.
 
-    `stands`: the current substitute for an input's memory; `own`: those substitutes that are copies
+    `substitutes`: the current one for an input's memory; `own`: those of them that are copies
     to be written; `count`: by how much eager would raise each input's version.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.written = facts_of(graph).written
-        self.stands: dict[Node, Node] = {}
+        self.substitutes: dict[Node, Node] = {}
         self.own: set[Node] = set()
         self.count: dict[Node, int] = {}
         self.now: dict[Node, Node] = {}  # changed nodes of the graph's own memory
@@ -93,7 +93,7 @@ class _Late:
                 self._write(aten.copy_.default, memory, f"{memory.name}_late_{number}")
             if not times:
                 self._write(put_back, memory, f"{memory.name}_late")
-        self.stands.clear()
+        self.substitutes.clear()
         for node in self.graph.nodes[end:]:
             self._carry(node)
         return replace(
@@ -112,7 +112,7 @@ class _Late:
             self.count[memory] = self.count.get(memory, 0) + counts
         if memories and self._is_value(node):
             (memory,) = memories
-            self.stands[memory] = self._at(node.args[1])
+            self.substitutes[memory] = self._at(node.args[1])
             return
         for memory in memories:
             self._copied(memory)
@@ -133,7 +133,7 @@ class _Late:
         return same and is_fresh(value) and root(value) not in self.written
 
     def _copied(self, memory: Node) -> None:
-        """From here on a copy substitutes the input, or its previous substitute."""
+        """From here on a copy replaces the input, or its previous substitute."""
         value = self._at(memory)
         if value in self.own:
             return
@@ -141,10 +141,10 @@ class _Late:
         copy = Node("call", aten.clone.default, (value,), {}, memory.meta, name)
         self.nodes.append(copy)
         self.own.add(copy)
-        self.stands[memory] = copy
+        self.substitutes[memory] = copy
 
     def _write(self, target: Any, memory: Node, name: str) -> None:
-        operands = (memory, self.stands[memory])
+        operands = (memory, self.substitutes[memory])
         self.nodes.append(Node("call", target, operands, {}, memory.meta, name, alias=memory))
 
     def _carry(self, node: Node) -> None:
@@ -158,17 +158,17 @@ class _Late:
     def _at(self, operand: Node) -> Node:
         """The current substitute of an operand."""
         memory = root(operand)
-        stands = self.stands.get(memory)
-        if stands is None:
+        current = self.substitutes.get(memory)
+        if current is None:
             return self.now.get(operand, operand)
         if operand is memory:
-            return stands
-        known = self.views.get((operand, stands))
+            return current
+        known = self.views.get((operand, current))
         if known is None:
             args, kwargs = substitute((operand.args, operand.kwargs), self._at, Node)
             name = f"{operand.name}_meanwhile_{len(self.nodes)}"
             alias = self._at(operand.alias) if operand.alias is not None else None
             known = replace(operand, args=args, kwargs=kwargs, alias=alias, name=name)
-            self.views[operand, stands] = known
+            self.views[operand, current] = known
             self.nodes.append(known)
         return known

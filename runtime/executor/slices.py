@@ -311,7 +311,7 @@ class _Body:
         self.numbers = {slot: at for at, slot in enumerate(takes)}
         self.steps: list[Step] = []
         self.known: set[int] = set()  # derived slots that this slice has made
-        self.bases: dict[int, int] = {}  # scratch memory -> the tensor that it lies in
+        self.bases: dict[int, int] = {}  # scratch memory -> the tensor that it is part of
 
     def now(self, slot: int) -> int:
         return self.numbers.setdefault(slot, len(self.numbers))

@@ -41,7 +41,7 @@ class Afresh:
         return run(*args)
 
     def captures(self):
-        """Of their own frames: those that the hook meets belong to their code, whoever calls it."""
+        """Of their own frames: those that the hook meets belong to their code, whatever calls it."""
         states = [state for run in self.made for state in _unit_of(run)._unit.states]
         return sum(type(event) is Captured for event in SESSION.log.of(states))
 

@@ -23,7 +23,7 @@ O0 = JitConfig(jit_level="O0", dynamic=False)
 
 
 def own_events(run):
-    """What was told of its own frames. Those that the hook met belong to their code, whoever calls it."""
+    """The events of its own frames. Those that the hook met belong to their code, whatever calls it."""
     unit = (compiled_state(run).call if isinstance(run, nn.Module) else run)._unit
     return SESSION.log.of(unit.states)
 

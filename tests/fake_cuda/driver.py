@@ -210,7 +210,7 @@ def library_path() -> str:
 
 @contextlib.contextmanager
 def fake_libcuda() -> Iterator[Driver]:
-    """The library alone, within a block of `fake_cuda()`: whoever wants it is to be told of `library_path()`.
+    """The library alone, within a block of `fake_cuda()`: its users need `library_path()`.
 
     What went wrong in a kernel and was not cleared from `errors` is an AssertionError at its end.
     """

@@ -17,7 +17,7 @@ from .statements import parse
 
 BATCH = range(60)
 CHUNK = 10
-OPEN: set[int] = set()  # that part from plain Python: to be mended
+OPEN: set[int] = set()  # that part from plain Python: to be fixed
 
 
 @pytest.mark.parametrize("start", range(BATCH.start, BATCH.stop, CHUNK))

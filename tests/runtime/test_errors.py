@@ -107,8 +107,8 @@ def test_codes_are_unique_and_complete():
 def test_every_code_named_in_the_library_is_in_the_table():
     prefixes = "|".join(family.prefix for family in codes.FAMILIES)
     named = re.compile(rf"""["']((?:{prefixes})\d{{3}})["']""")
-    for room in ("ir", "runtime", "codegen", "capture", "graftjit"):
-        for path in (ROOT / room).rglob("*.py"):
+    for package in ("ir", "runtime", "codegen", "capture", "graftjit"):
+        for path in (ROOT / package).rglob("*.py"):
             unknown = set(named.findall(path.read_text(encoding="utf-8"))) - set(codes.CODES)
             assert not unknown, f"{path}: {unknown} are not in runtime/codes.py"
 

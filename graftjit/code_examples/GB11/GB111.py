@@ -1,4 +1,4 @@
-"""The import stands at the top of the module."""
+"""The import is at the top of the module."""
 
 import torch
 

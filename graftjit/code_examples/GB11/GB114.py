@@ -1,4 +1,4 @@
-"""A tensor is told to require gradients before the call."""
+"""`requires_grad_` is called on the tensor before the call."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""An iterator that stands beyond the end of its list cannot be made again: it is drawn from before
+"""An iterator that is beyond the end of its list cannot be made again: it is drawn from before
 the list shrinks.
 """
 

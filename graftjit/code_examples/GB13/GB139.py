@@ -4,12 +4,12 @@ import torch
 
 from graftjit import jit
 
-told = []
+log = []
 
 
 class Watched:
     def __del__(self):
-        told.append("closed")
+        log.append("closed")
 
 
 # before
@@ -18,23 +18,23 @@ def step(x):
     watched = Watched()
     y = torch.sin(x)
     watched = None
-    told.append("computed")
+    log.append("computed")
     return y, watched
 
 
 step(torch.ones(2))
-print(sorted(told))
+print(sorted(log))
 
 
 # after
 @jit
 def step(x):
     y = torch.sin(x)
-    told.append("computed")
+    log.append("computed")
     return y
 
 
 watched = Watched()
 step(torch.ones(2))
 del watched
-print(sorted(told))
+print(sorted(log))

@@ -8,7 +8,7 @@ constinit thread_local void *const *recorders = nullptr;
 
 namespace {
 
-void *const NOBODY[2] = {nullptr, nullptr};
+void *const NO_RECORDERS[2] = {nullptr, nullptr};
 
 template <typename Function>
 void find(const char *name, Function *place) {
@@ -41,7 +41,7 @@ const Recording &recording() {
 
 bool ranges_look() {
     const Recording &torch = recording();
-    if (recorders == nullptr) recorders = torch.callbacks == nullptr ? NOBODY : torch.callbacks();
+    if (recorders == nullptr) recorders = torch.callbacks == nullptr ? NO_RECORDERS : torch.callbacks();
     return recorders[0] != recorders[1] && torch.any();
 }
 

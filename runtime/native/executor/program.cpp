@@ -26,7 +26,7 @@ PyTypeObject *program_type = nullptr;
 
 // After a failed run that may have written to inputs, replaces the exception by a `rollback.Begun`,
 // if the program has `tells_begun`.
-int told(int failed, const Program *self) {
+int report_begun(int failed, const Program *self) {
     if (failed != RUN_BEGUN || !self->tells_begun) return failed;
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
@@ -50,7 +50,7 @@ PyObject *run_to_tuple(const Program *self, Steps &steps, PyObject *const *input
     // A failed run holds no references to the items that it wrote.
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); i++) items[i] = nullptr;
     Py_DECREF(result);
-    if (self != nullptr) told(failed, self);
+    if (self != nullptr) report_begun(failed, self);
     return nullptr;
 }
 
@@ -300,7 +300,7 @@ int program_run(PyObject *program, PyObject *const *inputs, Py_ssize_t n, PyObje
                      steps.n_inputs + steps.n_numbers, n);
         return -1;
     }
-    return told(steps_run(steps, inputs, outputs), (Program *)program);
+    return report_begun(steps_run(steps, inputs, outputs), (Program *)program);
 }
 
 static PyObject *kept_workspace(PyObject *, PyObject *) {

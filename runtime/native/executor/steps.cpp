@@ -108,10 +108,10 @@ class Run {
 
     // The numbers of a step, read from registers if it is symbolic.
     const int64_t *values(const Step &step, const std::vector<int64_t> &given,
-                          int64_t *room) const {
+                          int64_t *buffer) const {
         if (!step.symbolic) return given.data();
-        for (size_t i = 0; i < given.size(); i++) room[i] = numbers_[given[i]];
-        return room;
+        for (size_t i = 0; i < given.size(); i++) buffer[i] = numbers_[given[i]];
+        return buffer;
     }
 
     void start() {

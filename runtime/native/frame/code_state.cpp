@@ -78,12 +78,12 @@ bool tell_check(CodeState *state, Entry *entry, const View &view, int verdict) {
     if (!check) return true;
     if (!locals || !number) return false;
     LookupScope off(Lookup::off);
-    RecursionRoom room;
+    RecursionRoom raised_limit;
     PyObject *arguments[] = {(PyObject *)state, (PyObject *)entry, (PyObject *)entry->guards,
                              locals.get(),      view.globals,      closure_or_none(view),
                              number.get()};
-    Ref told(PyObject_Vectorcall(check.get(), arguments, 7, nullptr));
-    return (bool)told;
+    Ref result(PyObject_Vectorcall(check.get(), arguments, 7, nullptr));
+    return (bool)result;
 }
 
 // The guard inputs of one entry, as new references that live as long as the object.
@@ -115,9 +115,9 @@ bool drop_for_rerun(CodeState *state, Entry *entry) {
     if (callbacks.on_rerun == nullptr) return true;
     LookupScope off(Lookup::off);
     Ref callback(Py_NewRef(callbacks.on_rerun));
-    Ref told(PyObject_CallFunctionObjArgs(callback.get(), (PyObject *)state, (PyObject *)entry,
+    Ref result(PyObject_CallFunctionObjArgs(callback.get(), (PyObject *)state, (PyObject *)entry,
                                           value == nullptr ? Py_None : value, nullptr));
-    return (bool)told;
+    return (bool)result;
 }
 
 Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *const *inputs,
@@ -169,7 +169,7 @@ Ref ask_for_entry(CodeState *state, const View &view) {
     this_thread.capturing = &capturing;
     LookupScope off(Lookup::off);
     WithoutDynamo alone;
-    RecursionRoom room;
+    RecursionRoom raised_limit;
     PyObject *arguments[] = {(PyObject *)state, locals.get(), view.globals, closure_or_none(view)};
     Ref entry(PyObject_Vectorcall(miss.get(), arguments, 4, nullptr));
     this_thread.capturing = capturing.up;
@@ -452,7 +452,7 @@ int state_adopt(PyObject *code, CodeState *state) {
     }
     CodeExtra *extra = extra_of(code, true);
     if (extra == nullptr) {
-        PyErr_SetString(PyExc_RuntimeError, "adopt_state: no room for extra data on code objects");
+        PyErr_SetString(PyExc_RuntimeError, "adopt_state: cannot attach extra data on code objects");
         return -1;
     }
     extra->skip_epoch = 0;

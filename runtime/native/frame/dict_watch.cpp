@@ -36,10 +36,10 @@ int on_event(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *)
     auto found = listeners->find(dict);
     if (found == listeners->end()) return 0;
     // A key of another class may be equal to a str.
-    bool told = is_of_one_key(event) && key != nullptr && PyUnicode_CheckExact(key);
+    bool is_named = is_of_one_key(event) && key != nullptr && PyUnicode_CheckExact(key);
     for (const Listener &one : found->second) {
         auto same = [key](PyObject *mine) { return same_constant(mine, key); };
-        if (!told || one.whole || std::any_of(one.keys.begin(), one.keys.end(), same))
+        if (!is_named || one.whole || std::any_of(one.keys.begin(), one.keys.end(), same))
             one.flag->raised = true;
     }
     if (event == PyDict_EVENT_DEALLOCATED) listeners->erase(found);

@@ -155,7 +155,7 @@ constexpr bool (*CHECKS[INLINE + 1])(const TensorGroup &, bool) = {
     group_unchanged<3>, group_unchanged<4>, group_unchanged<5>};
 
 PyMethodDef methods[] = {{"trace_bind", trace_bind, METH_VARARGS,
-                          "Find where metadata lies in a tensor; called by runtime.tensors.bind."},
+                          "Find the offsets of metadata in a tensor; called by runtime.tensors.bind."},
                          {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

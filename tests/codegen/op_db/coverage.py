@@ -41,7 +41,7 @@ RAISED = """\
 
 These ATen operators look at what is in their operands and raise on some of it, in eager and compiled alike, whether somebody reads
 the result or not; they cost nothing where they cannot raise (an index made by `arange`, a division of floats or by a number that is not
-zero). Beside them an operator raises for its metadata and options only, when a call is traced. ATen operators of which nobody has
+zero). Beside them an operator raises for its metadata and options only, when a call is traced. ATen operators of which no one has
 said that they raise on nothing count as ones that raise. The table is that of [ir/ops/may_raise.py](../ir/ops/may_raise.py);
 `python -m tests.codegen.op_db.errors` holds it against eager: the database's error inputs, its samples (`--spoiled`: with numbers
 that some operators refuse), results used and dropped.
@@ -55,7 +55,7 @@ SWEPT = """\
 The samples of the database at level O1, beside eager, by `python -m tests.codegen.op_db.sweep --dtype D --ways W` (`--part 2/8`: a
 part of the operators; `--most 3`: the first samples of each; `--many`: its reference samples, which have special values; `--seed S`:
 other values; `--tally tests/codegen/op_db/tally.txt` keeps the counts, as they were when that piece was swept: most of
-what differed has been mended, is judged as the sum that it is, or is listed since). *same*: metadata, integers, bools, nan and infinities are equal, and the error against float64 is
+what differed has been fixed, is judged as the sum that it is, or is listed since). *same*: metadata, integers, bools, nan and infinities are equal, and the error against float64 is
 at most twice eager's; *listed*: in [left_out.txt](../tests/codegen/op_db/left_out.txt) with the reason; *break*: Python runs
 the operator, nothing is compiled; *refused*: by eager, too. Ways: *chain* meets an operator inside of a kernel; *turned*, *gaps*, *spread* and *channels* are operands
 that are transposed, strided, expanded, channels-last; *open*: sizes are symbols. Most pieces leave out

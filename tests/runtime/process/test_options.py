@@ -77,8 +77,8 @@ def test_one_table_one_field_each():
 
 def test_nothing_else_reads_our_variables():
     reads = re.compile(r"(environ|getenv)[^\n]*GRAFTJIT_")
-    for room in ("ir", "runtime", "codegen", "capture", "graftjit"):
-        for path in (ROOT / room).rglob("*.py"):
+    for package in ("ir", "runtime", "codegen", "capture", "graftjit"):
+        for path in (ROOT / package).rglob("*.py"):
             assert not reads.search(path.read_text(encoding="utf-8")), path
 
 

@@ -56,7 +56,7 @@ def at(file: str, line: int, text: str) -> dict[str, Any]:
 
 
 def clean(file: str) -> Report:
-    """One frame, one entry, two kernels: nothing to mend."""
+    """One frame, one entry, two kernels: nothing to fix."""
     return made_up(
         "Classifier.forward",
         frames=[

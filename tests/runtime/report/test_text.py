@@ -157,14 +157,14 @@ def test_lines_of_torch_on_the_way_to_the_users_are_left_out(file):
 
 def test_more_problems_than_a_screen_holds_are_a_line_each(file):
     breaks = [
-        BreakRecord(**made.at(file, 6, "self.first"), code=f"GB1{n:02}", title=f"number {n}", cure="mend it")
+        BreakRecord(**made.at(file, 6, "self.first"), code=f"GB1{n:02}", title=f"number {n}", cure="fix it")
         for n in range(60)
     ]  # fmt: skip
     report = made.made_up(frames=[FrameRecord(frame="f", graphs=1)], breaks=breaks)
     text = report.text()
     assert len(text.splitlines()) <= 60 and "more: verbosity=2 has all" in text
     assert "number 0" in text and "number 59" not in text
-    assert report.text(verbosity=2).count("mend it") == 60
+    assert report.text(verbosity=2).count("fix it") == 60
 
 
 def test_no_addresses():

@@ -71,7 +71,7 @@ ALTERED = {
     "longer": lambda data: data + b"x",
     "another version": lambda data: data.replace(b"kernels 1", b"kernels 9", 1),
     "a bit": lambda data: data[:-100] + bytes([data[-100] ^ 1]) + data[-99:],
-    "a bit, checksum mended": lambda data: rewritten(
+    "a bit, checksum recomputed": lambda data: rewritten(
         data, lambda rows, rest: (rows, rest[:-9] + bytes([rest[-9] ^ 1]) + rest[-8:])
     ),
     "a path for a name": lambda data: rewritten(
