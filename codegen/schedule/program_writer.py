@@ -186,7 +186,8 @@ class _Writer:
         )
         return ProgramSpec(
             self.graph.name, len(self.graph.inputs), self.count, tuple(steps), outputs,
-            self.workspace(CPU).total, self.constants, dict(self.graph.symbols), len(self.graph.numbers),
+            self.workspace(CPU).total, self.constants, dict(self.graph.symbols),
+            len(self.graph.numbers),
             self.graph.joined | self._copies(), tuple(names),
         )  # fmt: skip
 

@@ -5,8 +5,8 @@ Capture marks a region while it walks the function of a checkpoint (`Regions.beg
 copy is computed from what the region reads from outside, before the first node of the backward that
 belongs to the region. A value from outside reaches the copy through `graftjit::again`, an operator
 that is its operand, so no pass can merge the copy with the region. Without the copies, the values
-of the region are dead at the end of the forward. `ir.autograd.partition` and `ir.ops.region_borders`
-remove the operator when all passes have run.
+of the region are dead at the end of the forward. `ir.autograd.partition` and
+`ir.ops.region_borders` remove the operator when all passes have run.
 
 A value that the backward of an operator outside the region reads (the region's result, mostly) is
 saved as usual. In eager mode autograd's nodes tell the same: a node belongs to the region in which
