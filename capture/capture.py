@@ -78,6 +78,7 @@ from .interpreter import handlers_match as _patterns  # noqa: F401
 from .interpreter.machine import Machine
 from .models import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
 from .models import conversions as _text_models  # noqa: F401
+from .models import copies as _copies  # noqa: F401
 from .models import iterators as _itertools_models  # noqa: F401
 from .models import stdlib as _library  # noqa: F401
 from .operations import attribute_readers as _readers  # noqa: F401

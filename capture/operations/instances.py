@@ -94,6 +94,26 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         return enums.member(m, fn, args, kwargs)
     if attributes.of_class(m, type(cls), "__call__") is not vars(type)["__call__"]:
         raise Break("GB126", f"{cls.__name__} has a metaclass with its own __call__")
+    made = allocate(m, fn, args, kwargs)
+    new, cls = attributes.of_class(m, cls, "__new__"), made.cls.value  # type: ignore[attr-defined]
+    if fn.value not in attributes.bases(m, cls):
+        return made  # an object of another class is not initialised here
+    init = attributes.of_class(m, cls, "__init__")
+    if init is object.__dict__["__init__"]:
+        if (args or kwargs) and new is object.__dict__["__new__"]:
+            raise raises(f"TypeError: {cls.__name__}() takes no arguments")
+        return made
+    if not is_kind(init, types.FunctionType) and made.storage is None:
+        raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
+    result = m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
+    if not isinstance(result, Const) or result.value is not None:
+        raise raises("TypeError: __init__() should return None")
+    return made
+
+
+def allocate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Instance:
+    """`cls.__new__(cls, *args, **kwargs)`"""
+    cls = fn.value
     new = attributes.of_class(m, cls, "__new__")
     layout = (
         cls.__basicsize__ - (8 if cls.__dictoffset__ else 0) - (8 if cls.__weakrefoffset__ else 0)
@@ -104,7 +124,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
             raise Break("GB126", f"{cls.__name__}.__new__ gives another object")
         cls = made.cls.value  # type: ignore[attr-defined]
         if fn.value not in attributes.bases(m, cls):
-            return made  # an object of another class is not initialised here
+            return made
     elif (
         new is object.__dict__["__new__"]
         and (cls.__flags__ & (1 << 9) or cls is object)
@@ -127,16 +147,6 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if attributes.class_attribute(m, made, "__del__") is not attributes.MISSING:
         raise Break("GB126", f"{cls.__name__} has a finalizer")
     m.heap.overlay.setdefault(made, {})
-    init = attributes.of_class(m, cls, "__init__")
-    if init is object.__dict__["__init__"]:
-        if (args or kwargs) and new is object.__dict__["__new__"]:
-            raise raises(f"TypeError: {cls.__name__}() takes no arguments")
-        return made
-    if not is_kind(init, types.FunctionType) and made.storage is None:
-        raise Break("GB126", f"{cls.__name__}.__init__ is not a plain function")
-    result = m.call(attributes.bind_raw(m, made, "__init__", init), args, kwargs)
-    if not isinstance(result, Const) or result.value is not None:
-        raise raises("TypeError: __init__() should return None")
     return made
 
 

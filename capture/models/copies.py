@@ -1,0 +1,245 @@
+"""copy.copy and copy.deepcopy as Python code: containers item by item, objects by their reduction.
+
+In: a call of either function. Out: the copy, made in the frame. An object is copied as the `copy`
+module documents it: by `__copy__` or `__deepcopy__`, else by what `__reduce_ex__(4)` returns, of
+which C's default is written out here. What only C knows how to reduce is a break.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import enum
+import types
+from collections import OrderedDict, defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..breaks import Break
+from ..data_model import attributes
+from ..data_model.polyfills import stands_for
+from ..operations import instances
+from ..values.registry import Args, Kwargs, models
+from ..values.value import Const, Obj, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+Copies = list[tuple[Any, Any]]
+
+# Both functions return objects of these classes as they are.
+_ATOMS = (
+    type(None),
+    int,
+    float,
+    bool,
+    complex,
+    bytes,
+    str,
+    type,
+    type(...),
+    type(NotImplemented),
+    range,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    property,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
+# Shallow copies of these are the objects themselves, too.
+_SHALLOW_ATOMS = (tuple, frozenset, slice)
+_COPIED_BY_METHOD = (list, dict, set, bytearray, OrderedDict)
+
+
+def _python_copies(name: str) -> Any:
+    """Replaces the real function where we have no model."""
+    raise NotImplementedError(name)
+
+
+@models(_python_copies)
+def _left_to_python(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    raise Break("GB102", f"call of copy.{args[0].value} with this object")  # type: ignore[attr-defined]
+
+
+def _new_object(cls: type) -> Any:
+    """`cls.__new__(cls)` for a class whose objects C's default reduction describes."""
+    raise NotImplementedError(cls)
+
+
+@models(_new_object)
+def _allocate(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    (fn,) = args
+    assert isinstance(fn, Obj)
+    attributes.hold_class(m, fn)
+    return instances.allocate(m, fn, [], {})
+
+
+def _slot_names(cls: type) -> tuple[str, ...]:
+    """The names in `__slots__` of all classes of `cls`, as attributes of its objects."""
+    raise NotImplementedError(cls)
+
+
+@models(_slot_names)
+def _names_of_slots(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return Const(tuple(copyreg._slotnames(args[0].value)))  # type: ignore[attr-defined]
+
+
+def _has_dict(cls: type) -> bool:
+    """Whether objects of the class have a `__dict__`."""
+    raise NotImplementedError(cls)
+
+
+@models(_has_dict)
+def _dict_or_none(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return Const(bool(args[0].value.__dictoffset__))  # type: ignore[attr-defined]
+
+
+@stands_for(copy.copy)
+def copied(x: Any) -> Any:
+    cls = type(x)
+    if cls in _ATOMS or cls in _SHALLOW_ATOMS:
+        return x
+    if cls in _COPIED_BY_METHOD:
+        return x.copy()
+    if issubclass(cls, (type, enum.Enum)):
+        return x
+    copier = getattr(cls, "__copy__", None)
+    if copier is not None and cls is not defaultdict:
+        return copier(x)
+    return _rebuilt(x, cls, None)
+
+
+@stands_for(copy.deepcopy)
+def copied_deeply(x: Any, memo: Any = None) -> Any:
+    if memo is not None:
+        return _python_copies("deepcopy")
+    return _deep(x, [])
+
+
+def _deep(x: Any, done: Copies) -> Any:
+    cls = type(x)
+    if cls in _ATOMS:
+        return x
+    for before, after in done:
+        if before is x:
+            return after
+    if cls is list:
+        made: Any = []
+        done.append((x, made))
+        for item in x:
+            made.append(_deep(item, done))
+        return made
+    if cls is dict:
+        made = {}
+        done.append((x, made))
+        for key, item in x.items():
+            made[_deep(key, done)] = _deep(item, done)
+        return made
+    if cls is tuple:
+        return _deep_tuple(x, done)
+    if issubclass(cls, (type, enum.Enum)):
+        return x
+    if getattr(x, "__deepcopy__", None) is not None:
+        # It receives the memo, whose keys are addresses.
+        return _python_copies("deepcopy")
+    return _rebuilt(x, cls, done)
+
+
+def _deep_tuple(x: Any, done: Copies) -> Any:
+    parts, same = [], True
+    for item in x:
+        part = _deep(item, done)
+        parts.append(part)
+        if type(item) not in _ATOMS and part is not item:
+            same = False
+    # A list inside that contains the tuple has already made its copy.
+    for before, after in done:
+        if before is x:
+            return after
+    if same:
+        return x
+    made = tuple(parts)
+    done.append((x, made))
+    return made
+
+
+def _rebuilt(x: Any, cls: type, done: Copies | None) -> Any:
+    """A new object from the reduction of `x`; its parts are copies if there is a list of them."""
+    reduced = _reduced(x, cls)
+    if type(reduced) is str:
+        return x
+    make, args, state, items, pairs = reduced + (None,) * (5 - len(reduced))
+    if done is not None and args:
+        args = [_deep(arg, done) for arg in args]
+    made = make(*args)
+    if done is not None:
+        done.append((x, made))
+    if state is not None:
+        _restore(made, state if done is None else _deep(state, done))
+    if items is not None:
+        for item in items:
+            made.append(item if done is None else _deep(item, done))
+    if pairs is not None:
+        for key, item in pairs:
+            if done is not None:
+                key, item = _deep(key, done), _deep(item, done)
+            made[key] = item
+    return made
+
+
+def _restore(made: Any, state: Any) -> None:
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(state)
+        return
+    slots = None
+    if type(state) is tuple and len(state) == 2:
+        state, slots = state
+    if state is not None:
+        made.__dict__.update(state)
+    if slots is not None:
+        for name, value in slots.items():
+            setattr(made, name, value)
+
+
+def _reduced(x: Any, cls: Any) -> Any:
+    """`x.__reduce_ex__(4)`"""
+    if cls in copyreg.dispatch_table:
+        return copyreg.dispatch_table[cls](x)
+    if cls.__reduce_ex__ is not object.__reduce_ex__:
+        return x.__reduce_ex__(4)
+    if cls is set:
+        return cls, (list(x),)
+    if cls is OrderedDict:
+        return cls, (), None, None, x.items()
+    if cls is defaultdict:
+        return cls, (x.default_factory,), None, None, x.items()
+    if cls is deque:
+        return cls, ((), x.maxlen), None, x
+    if cls.__reduce__ is not object.__reduce__:
+        return x.__reduce__()
+    if hasattr(x, "__getnewargs_ex__"):
+        return _python_copies("copy")
+    items = x if isinstance(x, list) else None
+    pairs = x.items() if isinstance(x, dict) else None
+    if hasattr(x, "__getnewargs__"):
+        return cls.__new__, (cls, *x.__getnewargs__()), _state(x, cls), items, pairs
+    return _new_object, (cls,), _state(x, cls), items, pairs
+
+
+def _state(x: Any, cls: Any) -> Any:
+    """`x.__getstate__()`"""
+    if cls.__getstate__ is not object.__getstate__:
+        return x.__getstate__()
+    state = None
+    if _has_dict(cls):
+        # Past a `__getattribute__` of the class, as in C.
+        state = object.__getattribute__(x, "__dict__")
+        if not state:
+            state = None
+    slots = {}
+    for name in _slot_names(cls):
+        if hasattr(x, name):
+            slots[name] = getattr(x, name)
+    return (state, slots) if slots else state

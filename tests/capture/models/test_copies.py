@@ -1,0 +1,206 @@
+"""copy.copy and copy.deepcopy of objects: by reduction, state, slots and items, in the graph."""
+
+import copy
+import enum
+from collections import OrderedDict, defaultdict, namedtuple
+from dataclasses import dataclass, field
+
+import torch
+
+from ..harness import agrees, t
+
+
+class Configuration:
+    """A configuration that renames attributes where they are read and set."""
+
+    attribute_map = {"size": "hidden"}
+
+    def __init__(self, **more):
+        self.hidden, self.table, self.kind = 4, {"a": 1, "b": [1, 2]}, torch.float32
+        self.encoder_layers, self.decoder_layers, self.number = 2, 3, None
+        for name, value in more.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, key, value):
+        renamed = super().__getattribute__("attribute_map")
+        super().__setattr__(renamed.get(key, key), value)
+
+    def __getattribute__(self, key):
+        if key != "attribute_map" and key in super().__getattribute__("attribute_map"):
+            key = super().__getattribute__("attribute_map")[key]
+        return super().__getattribute__(key)
+
+    def to_dict(self):
+        return copy.deepcopy(self.__dict__)
+
+
+@agrees(breaks=0, graphs=1, recompiles=0)
+def test_a_configuration_of_one_half():
+    """As transformers derives the configuration of a decoder from that of the whole model."""
+    whole = Configuration(extra=(1, [2]), rate=0.1)
+
+    def fn(x):
+        half = copy.deepcopy(whole)
+        for key in half.to_dict():
+            if key.startswith("encoder"):
+                delattr(half, key)
+            if key == "decoder_layers":
+                half.number = half.decoder_layers
+        half.size = 8
+        half.table["b"].append(3)
+        return x * half.hidden, vars(half), whole.table, half.table["b"] is whole.table["b"]
+
+    return fn, (t(3),)
+
+
+@agrees(breaks=0)
+def test_an_attribute_that_changes_after_the_copy_was_compiled():
+    whole = Configuration()
+
+    def fn(x):
+        return x * copy.deepcopy(whole).hidden, copy.copy(whole).table
+
+    def change(_):
+        whole.hidden = 7
+        whole.added = 1
+        return t(3)
+
+    return fn, (t(3),), [change, change]
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self):
+        self.a, self.b = [1], 2
+
+
+class Both(Slots):
+    def __init__(self):
+        super().__init__()
+        self.z = {"k": [3]}
+
+
+class Stateful:
+    def __init__(self):
+        self.a = [1]
+
+    def __getstate__(self):
+        return {"a": self.a, "n": 1}
+
+    def __setstate__(self, state):
+        self.a, self.set = state["a"], True
+
+
+class Reduced:
+    def __init__(self, a):
+        self.a = a
+
+    def __reduce__(self):
+        return Reduced, (self.a,), {"more": self.a}
+
+
+class Named(enum.Enum):
+    A = 1
+
+
+class Listed(list):
+    pass
+
+
+class Mapped(dict):
+    pass
+
+
+@dataclass
+class Data:
+    a: int = 1
+    b: list = field(default_factory=lambda: [1, [2]])
+
+
+Pair = namedtuple("Pair", "x y")
+
+
+def items_and_attributes(kind, *items):
+    made = kind(*items)
+    made.tag = [5]
+    return made
+
+
+def circle():
+    made = Data()
+    made.b.append(made)
+    return made
+
+
+MADE = {
+    "slots": Slots,
+    "slots and dict": Both,
+    "state": Stateful,
+    "reduce": lambda: Reduced([1]),
+    "enum": lambda: Named.A,
+    "dtype": lambda: torch.float32,
+    "class": lambda: Data,
+    "list": lambda: items_and_attributes(Listed, [1, [2]]),
+    "dict": lambda: items_and_attributes(Mapped, {"a": [1]}),
+    "data class": Data,
+    "named tuple": lambda: Pair(1, [2]),
+    "ordered dict": lambda: OrderedDict(a=[1], b=2),
+    "default dict": lambda: defaultdict(list, {1: [2]}),
+    "set": lambda: {3, 1, 2},
+    "twice the same": lambda: [Data()] * 2,
+    "a circle": circle,
+}
+
+
+@agrees(breaks=0)
+def test_copies_of_objects_of_many_kinds():
+    made = {name: make() for name, make in MADE.items()}
+
+    def fn(x):
+        found = {}
+        for name, one in made.items():
+            deep, shallow = copy.deepcopy(one), copy.copy(one)
+            found[name] = deep, shallow, deep is one, shallow is one
+        return x + 1, found
+
+    return fn, (t(2),)
+
+
+@agrees()
+def test_copies_by_methods_of_their_own():
+    class Own:
+        def __init__(self, a):
+            self.a = a
+
+        def __copy__(self):
+            return Own([*self.a, "shallow"])
+
+        def __deepcopy__(self, memo):
+            made = memo[id(self)] = Own(copy.deepcopy(self.a, memo))
+            return made
+
+    own = Own([1])
+
+    def fn(x):
+        deep = copy.deepcopy([own, own])
+        return x + 1, copy.copy(own).a, deep[0].a, deep[0] is deep[1], deep[0].a is own.a
+
+    return fn, (t(2),)
+
+
+@agrees()
+def test_what_cannot_be_copied_raises_as_in_python():
+    class Refuses:
+        def __reduce__(self):
+            raise ValueError("not to be copied")
+
+    refuses = Refuses()
+
+    def fn(x):
+        try:
+            return copy.deepcopy([refuses])
+        except ValueError as error:
+            return x + 1, str(error)
+
+    return fn, (t(2),)
