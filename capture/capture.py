@@ -29,7 +29,12 @@ from ..runtime.guards.rows import Row
 from ..runtime.guards.sources import Source
 from ..runtime.guards.tensor_access import history
 from ..runtime.safe_access import Unsure
-from . import alias_guards, helpers, walk_warnings
+from . import (
+    alias_guards,
+    helpers,
+    model_tables,  # noqa: F401
+    walk_warnings,
+)
 from .breaks import (
     ArrayShares,
     Break,
@@ -69,25 +74,10 @@ from .emit.resume import (
     order_of,
 )
 from .finalizers import Ends
-from .interpreter import handlers as _handlers  # noqa: F401
-from .interpreter import handlers_exception_groups as _groups  # noqa: F401
-from .interpreter import handlers_exceptions as _exceptions  # noqa: F401
-from .interpreter import handlers_generators as _generators  # noqa: F401
-from .interpreter import handlers_imports as _imports  # noqa: F401
-from .interpreter import handlers_match as _patterns  # noqa: F401
 from .interpreter.machine import Machine
-from .models import builtins as _builtins  # noqa: F401 (these fill the tables of models and handlers)
-from .models import conversions as _text_models  # noqa: F401
-from .models import copies as _copies  # noqa: F401
-from .models import iterators as _itertools_models  # noqa: F401
-from .models import stdlib as _library  # noqa: F401
-from .operations import attribute_readers as _readers  # noqa: F401
 from .torch_models import backward, numpy_arrays
-from .torch_models import late as _late_models  # noqa: F401
-from .torch_models import state_queries as _questions  # noqa: F401
 from .torch_models.context_managers import GRAD_MODES
 from .torch_models.nested_traces import lift
-from .types import classes as _type_models  # noqa: F401
 from .values import symbolic_numbers
 from .values.containers import NotConstant
 from .values.frames import Frame, Scope, has_two_of_a_name, make_frame
