@@ -52,7 +52,10 @@ class Passed:
              ones represent, as bits of `past`
     """
 
-    __slots__ = ("_before", "_freed", "_needed", "_task", "behind", "earlier", "history", "past")
+    __slots__ = (
+        *("_before", "_freed", "_is_needed", "_needed", "_task"),
+        *("behind", "earlier", "history", "past"),
+    )
 
     def __init__(self, earlier: Sequence[Any], past: History | None) -> None:
         self.earlier, self.past = earlier, past
@@ -62,6 +65,7 @@ class Passed:
         self._freed = self._before = 0
         self._task = -1
         self._needed: tuple[History | None, int] = None, 0
+        self._is_needed: Callable[[int], bool] | None = None
 
     def run(self, node: Any, gradients: Sequence[Any]) -> None:
         """The node runs, with these gradients of its results."""
@@ -107,10 +111,12 @@ class Passed:
         of, found = self._needed
         if of is history:
             return found
-        joint, found, is_needed = node.joint, 0, needed_edges(node)
+        if self._is_needed is None:
+            self._is_needed = needed_edges(node)
+        joint, found = node.joint, 0
         for at, nodes in history.points.items():
             further = nodes & ~found and at in joint.plan.wanted
-            if further and is_needed(joint.edge_of(at)):
+            if further and self._is_needed(joint.edge_of(at)):
                 found |= nodes
         self._needed = history, found
         return found
