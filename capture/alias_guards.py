@@ -1,9 +1,10 @@
 """Guards on aliasing: objects of the program that must be distinct; made at the end of a walk.
 
 In: a machine with all that it read and writes. Out: "distinct" and "own_dict" rows. Two names of
-one object are one Value, so a capture is correct for its own call. But two objects at capture may be
-one object in a later call, and a write through one name would then change the other. This matters
-only for objects of one type, and only if something is written or used as a key among others.
+one object are one Value, so a capture is correct for its own call. But two objects at capture may
+be one object in a later call, and a write through one name would then change the other. This
+matters only for objects of one type, and only if something is written or used as a key among
+others.
 """
 
 from __future__ import annotations

@@ -1,15 +1,24 @@
-"""The files whose import fills the tables of models and handlers.
+"""The files that fill the tables of models and handlers: loaded here, or listed to be loaded late.
 
-In: nothing. Out: complete tables in `values.registry`, `interpreter` and `data_model`. `capture.py`
-imports this file before the first walk. Models that few programs need are rows with the name of
-their module (`values.registry.models_in`).
+In: nothing; `capture.py` imports this file before the first walk. Out: complete tables in
+`values.registry`, `interpreter` and `data_model`. What few programs need is a row with the name of
+a module, which is imported when one of the callables is first called. A callable without a model in
+its module may have a row, too: then the module is imported for nothing.
 """
 
 # ruff: noqa: F401
 from __future__ import annotations
 
 import copy
+from types import FunctionType, ModuleType
+from typing import Any
 
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils import _foreach_utils
+from torch.utils import checkpoint as torch_checkpoint
+
+from ..runtime.autograd import differentiate
 from .interpreter import (
     handlers,
     handlers_exception_groups,
@@ -20,8 +29,44 @@ from .interpreter import (
 )
 from .models import builtins, conversions, iterators, stdlib
 from .operations import attribute_readers
-from .torch_models import late, state_queries
+from .torch_models import state_queries
 from .types import classes
 from .values.registry import models_in
 
-models_in(f"{__package__}.models.copies", copy.copy, copy.deepcopy)
+
+def _named(holder: Any, *beginnings: str) -> list[Any]:
+    """The callables of a module whose names begin so."""
+    return [value for name, value in vars(holder).items() if name.startswith(beginnings)]
+
+
+def _steps() -> list[Any]:
+    """The functions of torch.optim that compute a step."""
+    modules = [one for one in vars(torch.optim).values() if type(one) is ModuleType]
+    found = [_named(one, "_single_tensor_", "_multi_tensor_", "_fused_") for one in modules]
+    return [one for functions in found for one in functions if type(one) is FunctionType]
+
+
+# Module -> the callables whose models it has.
+LATE: dict[str, list[Any]] = {
+    "models.copies": [copy.copy, copy.deepcopy],
+    "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],
+    "torch_models.checkpoints": [
+        torch_checkpoint.checkpoint,
+        torch_checkpoint.checkpoint_sequential,
+        torch_checkpoint.create_selective_checkpoint_contexts,
+    ],
+    "torch_models.data_parallel": [DistributedDataParallel.forward],
+    "torch_models.differentiate": [
+        differentiate.differentiate,
+        differentiate.separate,
+        differentiate.gradients,
+    ],
+    "torch_models.foreach": [
+        *_named(torch, "_foreach_", "_amp_"),
+        _foreach_utils._device_has_foreach_support,
+        _foreach_utils._get_foreach_kernels_supported_devices,
+    ],
+    "torch_models.optimizer_rules": [*_named(torch, "_fused_"), *_steps()],
+}
+for _module, _callables in LATE.items():
+    models_in(f"{__package__}.{_module}", *_callables)

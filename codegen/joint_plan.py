@@ -9,7 +9,7 @@ from ..ir.symbolic.expr import hint_of
 from ..ir.trace.custom_function import Applied
 from ..ir.trace.reentrant import refusing
 from ..runtime.autograd import rng_state
-from ..runtime.autograd.joint_program import Plan
+from ..runtime.autograd.joint_plan import Plan
 
 
 def joint_plan(graph: Graph, halves: Halves) -> Plan:

@@ -23,7 +23,8 @@ from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.passes.pipeline import PassRecord
 from ..runtime.autograd import divided, rng_state
-from ..runtime.autograd.joint_program import JointProgram, Plan
+from ..runtime.autograd.joint_plan import Plan
+from ..runtime.autograd.joint_program import JointProgram
 from ..runtime.autograd.segments import Segment, SegmentedProgram
 from ..runtime.errors import CheckError
 from ..runtime.events import observers

@@ -102,9 +102,9 @@ _TABLE: tuple[Code, ...] = (
     Code("GB114", "autograd is used inside the graph",
          "these act on autograd's own state: hooks on tensors, requires_grad_ of a tensor from"
          " outside or of one that outlives the graph, a backward to tensors with hooks, a backward"
-         " through a history from outside the graph, and checkpoints with effects, another context_fn"
-         " than for selective ones, or, with use_reentrant=True, what only eager mode's backward"
-         " inside can do",
+         " through a history from outside the graph, and checkpoints with effects, another"
+         " context_fn than for selective ones, or, with use_reentrant=True, what only eager mode's"
+         " backward inside can do",
          "call it before the compiled function, or end the function there"),
     Code("GB115", "change of an object that is not modelled",
          "the write has effects beyond the value stored",
@@ -269,9 +269,9 @@ _TABLE: tuple[Code, ...] = (
          "the backward is itself differentiated (create_graph=True) where no program can compute"
          " it: under a mode, autocast or hooks on saved tensors, or for more kinds of shapes and"
          " numbers than graftjit compiles; or it is that of a custom function, and autocast is on"
-         " around it, a gradient is missing, or what it reads has changed; or its gradients are batched, sparse or part of a"
-         " transform; or a result that another result depends on has a hook or retains its"
-         " gradient; or a fault inside graftjit ended it (WN607). The forward's calls run again"
+         " around it, a gradient is missing, or what it reads has changed; or its gradients are"
+         " batched, sparse or part of a transform; or a result that another result depends on has a"
+         " hook or retains its gradient; or a fault inside graftjit ended it (WN607). The forward's calls run again"
          " under autograd, and autograd differentiates these",
          "nothing; it costs one more forward"),
     Code("FB318", "operators on the GPU run by ATen",

@@ -89,13 +89,16 @@ def test_inference_loads_only_what_it_needs(first):
 
 
 # -- models that are loaded late -------------------------------------------------------------------
-LATE = ("autograd_function", "checkpoints", "differentiate", "foreach", "optimizer_rules")
+LATE = (
+    *("autograd_function", "checkpoints", "copies", "data_parallel"),
+    *("differentiate", "foreach", "optimizer_rules"),
+)
 
 _LATE_PROBE = """
 import torch
 import graftjit
 from torch.utils import checkpoint as of_torch
-from graftjit.capture.torch_models import late
+from graftjit.capture import model_tables
 from graftjit.capture.values import registry
 
 rows = dict(registry._PLACES)

@@ -57,7 +57,7 @@ def _prep_reraise_star(m: Machine, f: Frame, i: Instr) -> None:
 
 
 def _what_is_raised(m: Machine, origin: Value, items: list[Value]) -> Value | None:
-    """What the handlers raised, and what of the group no handler took or was raised again as it was."""
+    """What the handlers raised, and what of the group no handler took, or was raised as it was."""
     if not items or not is_group(origin):
         return items[0] if items else None
     again = [one for one in items if one is origin or _from(m, one) is origin]

@@ -20,6 +20,7 @@ from ..breaks import Break
 from ..data_model import attributes
 from ..data_model.polyfills import stands_for
 from ..operations import instances
+from ..values.containers import as_constant
 from ..values.registry import Args, Kwargs, models
 from ..values.value import Const, Obj, Value
 
@@ -60,7 +61,8 @@ def _python_copies(name: str) -> Any:
 
 @models(_python_copies)
 def _left_to_python(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    raise Break("GB102", f"call of copy.{args[0].value} with this object")  # type: ignore[attr-defined]
+    name = as_constant(m, args[0])
+    raise Break("GB102", f"call of copy.{name} with this object")
 
 
 def _new_object(cls: type) -> Any:

@@ -136,10 +136,9 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _is_differentiated(m: Machine, call: _Call, transforms: list[Inner]) -> bool:
-    """Whether a transform, or autograd around it, may use more than forward.
+    """Whether a transform, or autograd around it, may use more than forward. Not for integers.
 
-    The tensors inside of vmap do not require the gradients that those around it require. Integers
-    and booleans have no gradients.
+    The tensors inside of vmap do not require the gradients that those around it require.
     """
     tensors = [one.ghost.dtype for one in call.args if isinstance(one, Tensor)]
     if not any(dtype.is_floating_point or dtype.is_complex for dtype in tensors):
@@ -402,8 +401,7 @@ class _Differentiable:
         if known is None:
             return
         if not any(one.ghost is known and _may_be_read_later(one) for one in held):
-            reason = f"the backward of {self.call.name} reads a tensor that was not saved for it"
-            raise Break(_CODE, reason)
+            raise Break(_CODE, f"the backward of {self.call.name} reads a tensor not saved for it")
 
     # -- backward
 
@@ -598,8 +596,7 @@ def from_class(name: str) -> Value:
 
 
 def _may_be_read_later(value: Tensor) -> bool:
-    """Whether a backward can read a tensor of the context as it is then: a value of the frame, or
-    an input of its graph."""
+    """Whether a backward can read it as it is then: a value of the frame, or an input of its graph."""
     return value.source is None or value.ghost._node.op == "input"
 
 

@@ -1,8 +1,8 @@
 """Symbolic numbers: sizes, and Python ints and floats from outside that may vary between calls.
 
-In: numbers read at Sources, sizes of ghosts, and operations on them. Out: `SymbolicNumber` values, which have
-an expression (`ir.symbolic.expr`) in addition to the number at capture. Moves, arithmetic and
-comparisons use the expression; a read of `.value`, as of any constant, binds the entry to the
+In: numbers read at Sources, sizes of ghosts, and operations on them. Out: `SymbolicNumber`
+values, which have an expression (`ir.symbolic.expr`) in addition to the number at capture. Moves,
+arithmetic and comparisons use the expression; a read of `.value`, as of any constant, binds the entry to the
 number (a guard). A number that nothing depends on is not guarded; if it leaves the frame, the
 replacement code computes it. A number from outside may enter the graph or decide a comparison as a
 symbol once it was seen to vary (`runtime.guards.dynamic_sizes`); before that, these uses bind it as

@@ -320,8 +320,8 @@ class _Division:
         # copies with another layout
         other = {node for node in copies if now[node].meta != node.meta}
         for node in self._to_run(saved):
-            # What an inner region reads of the outer one's copy stays apart from it, or passes would
-            # merge the two copies, whose values would live on.
+            # What an inner region reads of the outer one's copy stays apart from it, or passes
+            # would merge the two copies, whose values would live on.
             if node.target in BORDERS and (node.target is not again or node.args[0] in saved):
                 now[node] = now[node.args[0]]
                 continue

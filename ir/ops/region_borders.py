@@ -1,7 +1,8 @@
 """The operators at the borders of regions: each is its operand, as another value.
 
-`again` is a value that a backward reads when it runs: one from outside a region (`ir.trace.regions`),
-or one that eager mode reads again without a comparison of versions (`ir.trace.custom_function`).
+`again` is a value that a backward reads when it runs: one from outside a region
+(`ir.trace.regions`), or one that eager mode reads again without a comparison of versions
+(`ir.trace.custom_function`).
 `nested` is the gradient of a result, where a backward enters a checkpoint that has
 `use_reentrant=True` (`ir.trace.reentrant`). No pass merges their results with the operands;
 `without_borders` removes them when all passes have run. Programs without regions load this file,

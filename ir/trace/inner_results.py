@@ -49,7 +49,7 @@ def clashes_of(
     _owner: Any, results: Sequence[Any], ends: Sequence[Any]
 ) -> tuple[frozenset[int], ...]:
     """For each of these nodes those, by position, whose backward frees what it needs: a node that
-    drops what it needs is behind both of them, before the others and the `ends`. Runs inside a trace."""
+    drops what it needs is behind both of them, before the others and the `ends`."""
     stops = {*results, *ends}
     behind: dict[Any, list[Any]] = {}
     for node in nodes_behind(results, stops):
@@ -103,8 +103,8 @@ def _names_of_saved(kind: type) -> tuple[str, ...]:
 
 
 def nodes_behind(starts: Iterable[Any], stops: Iterable[Any] = ()) -> Iterator[Any]:
-    """These nodes of autograd, or leaves, and the nodes behind them, each once and in the same order
-    in every process. The walk does not enter `stops`."""
+    """These nodes of autograd, or leaves, and the nodes behind them, each once and in the same
+    order in every process. The walk does not enter `stops`."""
     pending = list(dict.fromkeys(starts))
     seen = {*pending, *stops}
     while pending:

@@ -222,9 +222,9 @@ def _backward(
     tangents: Sequence[Node],
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...], list[int]]:
     """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs` and of the
-    tensors at the edges `replaced` of autograd's graph; and the leaves, by position, in the order in
-    which their gradients are finished. What comes before such a tensor gets its tangent in place of
-    its gradient."""
+    tensors at the edges `replaced` of autograd's graph; and the leaves, by position, in the order
+    in which their gradients are finished. What comes before such a tensor gets its tangent in place
+    of its gradient."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
         return (), (), []

@@ -37,27 +37,12 @@ from .substitutes import AS_PLAIN
 aten = torch.ops.aten
 
 # Calls that need tensor data in Python for any tensor: refused before torch raises its own error.
-NEEDS_DATA: frozenset[Any] = frozenset(
-    {
-        torch.Tensor.item,
-        torch.Tensor.tolist,
-        torch.Tensor.numpy,
-        torch.Tensor.__bool__,
-        torch.Tensor.__int__,
-        torch.Tensor.__float__,
-        torch.Tensor.__index__,
-        torch.Tensor.__complex__,
-        torch.Tensor.__contains__,
-        torch.Tensor.__array__,
-        torch.Tensor.data_ptr,
-        torch.equal,
-        torch.Tensor.equal,
-        torch.allclose,
-        torch.Tensor.allclose,
-        torch.is_nonzero,
-        torch.Tensor.is_nonzero,
-    }
-)
+_READS = ("item", "tolist", "numpy", "data_ptr", "equal", "allclose", "is_nonzero")
+_PROTOCOLS = ("bool", "int", "float", "index", "complex", "contains", "array")
+NEEDS_DATA: frozenset[Any] = frozenset({
+    *(getattr(torch.Tensor, name) for name in (*_READS, *(f"__{one}__" for one in _PROTOCOLS))),
+    *(torch.equal, torch.allclose, torch.is_nonzero),
+})  # fmt: skip
 PLAIN = (
     *(type(None), bool, int, float, complex, str, bytes, type(...)),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),

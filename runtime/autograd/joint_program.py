@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from ...ir.dataclass import dataclass
-from ...ir.trace.output_views import pieces_of
 from ..errors import Begun, CheckError, GraftError
 from ..executor.lower import consuming
 from ..process import faults
@@ -36,6 +34,7 @@ from . import (
 )
 from .edge_order import arranged
 from .held_inputs import Held, Holder, gone
+from .joint_plan import Plan
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
@@ -55,69 +54,6 @@ _is_any_autocast = torch._C._is_any_autocast_enabled  # type: ignore[attr-define
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 # The saved inputs of a node and the state of its call, with which the calls can run again.
 Kept = tuple[Sequence[torch.Tensor], Call]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How forward and backward belong together. Positions are those of the graph's inputs and of
-    pieces, the blocks of memory that the node returns (`ir.trace.output_views`).
-
-    nodes       for each of `results` the name of its node: that of the operator in eager
-    owners      for each of them the first one that has the same node in eager
-    n_tensors   tensor inputs; `n_numbers` numbers follow them
-    n_pieces    the first results of the forward program; the others are saved for the backward
-    results     pieces with a gradient
-    found       for each of those, how it is found among the results of the calls
-    orders      for each, the order of its dimensions in memory; None: in order
-    wanted      inputs that get a gradient: those that autograd reaches from a result
-    leaves      those that are leaves, in the order in which eager finishes their gradients
-    gradients   for each of those, its position among the results of the backward program, or None
-    saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
-    witnesses   pieces whose versions must not change before the backward
-    clashes     for each of `results` those whose backward, in eager mode, frees what its own needs
-    dirty       pieces that are inputs written in place, as autograd knows: piece -> input
-    parameters  inputs that live as long as a module
-    numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
-    random      devices whose random generators the graph draws from
-    written     inputs that the graph writes to
-    before      those of them whose old value contributes to the results
-    custom      what the backwards of custom functions read (`runtime.autograd.custom_function`)
-    casts       autocast around the graph: (device type, dtype) where it is on
-    refusing    inputs with a gradient from checkpoints that have `use_reentrant=True`
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    owners: tuple[int, ...]
-    n_tensors: int
-    n_numbers: int
-    n_pieces: int
-    results: tuple[int, ...]
-    found: tuple[tuple[str, int], ...]
-    orders: tuple[tuple[int, ...] | None, ...]
-    wanted: tuple[int, ...]
-    leaves: tuple[int, ...]
-    gradients: tuple[int | None, ...]
-    saved: tuple[tuple[str, Any], ...]
-    witnesses: tuple[int, ...]
-    clashes: tuple[frozenset[int], ...]
-    dirty: dict[int, int]
-    parameters: tuple[int, ...]
-    numbers: tuple[tuple[Any, ...], ...]
-    random: tuple[torch.device, ...]
-    written: tuple[int, ...]
-    before: tuple[int, ...]
-    custom: tuple[custom_function.Reads, ...] = ()
-    casts: tuple[tuple[str, torch.dtype], ...] = ()
-    refusing: tuple[int, ...] = ()
-
-    def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-        """The pieces with a gradient, after the calls have run under autograd."""
-        return pieces_of(self.found, outputs, inputs)
-
-    def kept_beside(self, others: Container[int]) -> list[int]:
-        """The inputs to keep for a backward that is itself differentiated, beside `others`."""
-        return [at for at in range(self.n_tensors) if at not in others and at not in self.before]
 
 
 class Twin(Protocol):
@@ -425,11 +361,12 @@ class JointProgram:
     def _saved_of(self, node: Any, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
         """The tensors that a node has saved. Raises where these results have freed them."""
         if self._lasts:
-            return lasting.saved_of(node, self._present(gradients), self.plan.clashes)  # type: ignore[no-any-return]
+            present = self._present(gradients)
+            return lasting.saved_of(node, present, self.plan.clashes)  # type: ignore[no-any-return]
         return node.saved_tensors if self._saves else ()
 
     def release(self, node: Any, gradients: Sequence[Any]) -> None:
-        """Drop what a node has saved, unless autograd retains the graph or other results need it."""
+        """Drop what is saved, unless autograd retains the graph or other results need it."""
         if self._lasts:
             lasting.keep(node, self._present(gradients), self.plan.clashes, self._places_of_inputs)
         if node.remaining is None:

@@ -26,7 +26,7 @@ next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 def needed_edges(node: Any) -> Callable[[int], bool]:
-    """A function: whether the running backward uses the gradient that `node` gives along an edge."""
+    """A predicate: whether the running backward uses the gradient of an edge of `node`."""
     functions, asked = node.next_functions, node.needs_input_grad
 
     def is_needed(edge: int) -> bool:

@@ -86,7 +86,7 @@ def with_nodes(
 
 
 def as_seen(node: Any, at: int, saved: torch.Tensor) -> torch.Tensor:
-    """The piece `at`, which `node` has saved, with the node that the program sees, if it holds it."""
+    """The saved piece `at`, with the node that the program sees, if the program holds it."""
     held = node.seen.get(at)
     piece = None if held is None else held()
     function = None if piece is None else piece.grad_fn

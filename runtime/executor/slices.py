@@ -204,8 +204,8 @@ def parts_of(program: Any) -> tuple[Any, ...]:
 
 
 class _Division:
-    """One division. `derived`: the views and scratch memory, by slot; each slice makes those that it
-    needs again. `arena`: the slot of the scratch memory."""
+    """One division. `derived`: the views and scratch memory, by slot; each slice makes those that
+    it needs again. `arena`: the slot of the scratch memory."""
 
     def __init__(self, spec: ProgramSpec, groups: Sequence[int], n: int) -> None:
         self.spec, self.groups, self.arena = spec, groups, spec.n_slots

@@ -432,9 +432,9 @@ RECOMPILE_CODES: dict[str, str] = {
     "keys": "RC405", "set": "RC405", "element": "RC405", "no_element": "RC405", "no_attr": "RC406",
     "no_item": "RC406", "no_global": "RC406", "no_class_attr": "RC406", "no_mro_attr": "RC406",
     "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407",
-    "device": "RC407", "same": "RC408", "distinct": "RC408", "own_dict": "RC408", "history": "RC402",
-    "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403", "relation": "RC411",
-    "value": "RC412",
+    "device": "RC407", "same": "RC408", "distinct": "RC408", "own_dict": "RC408",
+    "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403",
+    "relation": "RC411", "value": "RC412",
 }  # fmt: skip
 
 

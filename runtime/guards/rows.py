@@ -69,8 +69,9 @@ ROW_KINDS: dict[str, str] = {
     "same": "value is the very object at the source in expected",
     "distinct": "the values at the sources in expected (a tuple) are pairwise different objects,"
     " and no two of them that are tensors overlap in memory",
-    "own_dict": "value, an exact dict, is the instance dict of none of the objects at the sources in"
-    " expected (a tuple); value, any other object, keeps its attributes in none of the dicts there",
+    "own_dict": "value, an exact dict, is the instance dict of none of the objects at the sources"
+    " in expected (a tuple); value, any other object, keeps its attributes in none of the dicts"
+    " there",
     "history": "value is a tensor and runtime.tensors.history(value), a str, is expected",
     "unhooked": "value is a plain tensor (`runtime.guards.leaves.PLAIN`) without hooks for its"
     " gradient",

@@ -134,9 +134,15 @@ def _of_tensor(source: str, now: str, before: str) -> str:
     if this["sizes"].count(",") != that["sizes"].count(","):
         return "call with one number of dimensions, or jit one function for each"
     if this["sizes"] != that["sizes"]:
-        return "none is needed for a few sizes; a size that keeps changing becomes an input, unless dynamic=False"
+        return (
+            "none is needed for a few sizes; a size that keeps changing becomes an input, unless"
+            " dynamic=False"
+        )
     if ("requires_grad" in this["rest"]) != ("requires_grad" in that["rest"]):
-        return "calls with and without gradients are compiled once each; use torch.no_grad() where none is needed"
+        return (
+            "calls with and without gradients are compiled once each; use torch.no_grad() where none"
+            " is needed"
+        )
     return f"pass {source}.contiguous(): its layout in memory differs"
 
 

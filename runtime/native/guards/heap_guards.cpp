@@ -88,7 +88,8 @@ class Parter {
         if (at.op == GLOBAL || at.op == GLOBALS || at.op == NO_GLOBAL) add_root({Root::globals});
         if (at.op == BUILTIN) add_root({Root::builtins});
         if (at.op == CELL) add_root({Root::cell, (int)at.number});
-        if (at.source < 0 || !heap->each_call[at.source] || at.op == SAME || at.op == OWN_DICT) return;
+        if (at.source < 0 || !heap->each_call[at.source]) return;
+        if (at.op == SAME || at.op == OWN_DICT) return;
         add_root({reads_class(at.op) ? Root::type : Root::value, at.source, origin[at.source]});
     }
 
