@@ -73,7 +73,7 @@ def test_inference_loads_only_what_it_needs(first):
     """Neither gradients nor rare models. A module more takes time at the start of each program: the
     counts are those of today, with a few to spare."""
     rare = {
-        *(f"capture.torch_models.{name}" for name in LATE),
+        *(f"capture.{name}" for name in LATE),
         *("ir.autograd", "ir.trace.joint", "ir.trace.regions", "ir.trace.custom_function"),
         *("ir.trace.hidden_results", "ir.trace.output_views", "codegen.training"),
         *("runtime.autograd.joint_program", "runtime.autograd.saving_hooks"),
@@ -90,8 +90,9 @@ def test_inference_loads_only_what_it_needs(first):
 
 # -- models that are loaded late -------------------------------------------------------------------
 LATE = (
-    *("autograd_function", "checkpoints", "copies", "data_parallel"),
-    *("differentiate", "foreach", "optimizer_rules"),
+    "models.copies",
+    *("torch_models.autograd_function", "torch_models.checkpoints", "torch_models.data_parallel"),
+    *("torch_models.differentiate", "torch_models.foreach", "torch_models.optimizer_rules"),
 )
 
 _LATE_PROBE = """
@@ -102,7 +103,7 @@ from graftjit.capture import model_tables
 from graftjit.capture.values import registry
 
 rows = dict(registry._PLACES)
-assert {place.rpartition(".")[2] for place in rows.values()} == set(NAMES), rows
+assert {place.removeprefix("graftjit.capture.") for place in rows.values()} == set(NAMES), rows
 real, x = of_torch.checkpoint, torch.randn(4, requires_grad=True)
 
 def patched(fn, *args, **kwargs):

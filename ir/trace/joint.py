@@ -21,9 +21,10 @@ from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from ..ops.region_borders import again
 from .autocast_cache import AUTOCAST_DEVICES
+from .clashes import clashes_of
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
-from .inner_results import clashes_of, edge_of, leaves_of, passed_through
+from .inner_results import edge_of, leaves_of, passed_through
 from .joint_graph import HIDDEN, Declined, Joint
 from .output_views import NoRoots, roots_of
 

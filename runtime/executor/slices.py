@@ -11,7 +11,6 @@ after which step each output is final. `runtime.autograd.divided` uses this modu
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from ...ir.symbolic.expr import evaluate, is_symbolic
 from .. import _native
 from ..program.program import (
     COMPUTES,
+    SLICES,
     Alloc,
     Aten,
     DeviceLaunch,
@@ -41,8 +41,6 @@ from .lower import PythonProgram, consuming, load, note_aliases, slots_of
 
 Tensors = tuple[torch.Tensor, ...]
 _KEPT_BYTES = 64 << 20  # as in native/executor/workspace.cpp
-# By a program: the programs of its slices, which run in its place; for reports.
-_PARTS: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 
 # -- what a step reads and makes -------------------------------------------------------------------
@@ -193,14 +191,8 @@ def divided(program: Any, groups: Sequence[int], n: int) -> Slices:
     """As `sliced`, of a program in whose place the slices will run."""
     found = sliced(program.spec, groups, n)
     if isinstance(program, _native.Program):
-        _PARTS[program] = tuple([part.program for part in found.parts])
+        SLICES[program] = tuple([part.program for part in found.parts])
     return found
-
-
-def parts_of(program: Any) -> tuple[Any, ...]:
-    """The programs of the slices that run in the place of a program, the latest division; empty if
-    it is not divided."""
-    return _PARTS.get(program, ())
 
 
 class _Division:

@@ -10,6 +10,7 @@ as arguments.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -146,6 +147,8 @@ class Free:
 
 COMPUTES = (Launch, DeviceLaunch, Aten)
 Step = Alloc | Scratch | Launch | DeviceLaunch | Otherwise | Aten | View | Free
+# Program -> the programs of the slices that run in its place: the latest division.
+SLICES: weakref.WeakKeyDictionary[Any, tuple[Any, ...]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
