@@ -25,6 +25,7 @@ Model = Callable[["Machine", Args, Kwargs], Value]
 BUILTINS: dict[Any, Model] = {}
 # Callable -> the name of the module that registers its model, until that module is imported.
 _PLACES: dict[Any, str] = {}
+_CAPTURE = __name__.removesuffix("values.registry")
 # Special method of a modelled type -> an equivalent callable.
 DUNDERS: dict[str, Any] = {}
 NONE = Const(None)
@@ -60,13 +61,19 @@ def _load(place: str) -> None:
     """Import a module of models. What the program has put in the place of a noted callable since
     gets no model."""
     before = set(BUILTINS)
-    names = vars(import_module(place))
+    import_module(place)
     for function in BUILTINS.keys() - before:
-        own = type(function) is types.FunctionType and function.__globals__ is names
-        if not own and _PLACES.get(function) != place:
+        if function not in _PLACES and not _is_ours(function):
             del BUILTINS[function]
     for function in [one for one, name in _PLACES.items() if name == place]:
         del _PLACES[function]
+
+
+def _is_ours(function: Any) -> bool:
+    """Whether this is a function of capture, which replaces a real one during a walk."""
+    if type(function) is not types.FunctionType:
+        return False
+    return str(function.__globals__.get("__name__", "")).startswith(_CAPTURE)
 
 
 def models(*functions: Any) -> Callable[[Model], Model]:
