@@ -10,7 +10,8 @@ its module may have a row, too: then the module is imported for nothing.
 from __future__ import annotations
 
 import copy
-from types import FunctionType, ModuleType
+import sys
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -41,11 +42,16 @@ def _named(holder: Any, *beginnings: str) -> list[Any]:
 
 def _steps() -> list[Any]:
     """The functions of torch.optim that compute a step."""
-    modules = [one for one in vars(torch.optim).values() if type(one) is ModuleType]
+    # torch.optim deletes most of its modules' names.
+    modules = [one for name, one in sys.modules.items() if name.startswith("torch.optim.")]
     found = [_named(one, "_single_tensor_", "_multi_tensor_", "_fused_") for one in modules]
     return [one for functions in found for one in functions if type(one) is FunctionType]
 
 
+_SETTINGS: tuple[Any, ...] = (
+    torch_checkpoint.set_checkpoint_early_stop,
+    torch_checkpoint.set_checkpoint_debug_enabled,
+)
 # Module -> the callables whose models it has.
 LATE: dict[str, list[Any]] = {
     "models.copies": [copy.copy, copy.deepcopy],
@@ -54,6 +60,8 @@ LATE: dict[str, list[Any]] = {
         torch_checkpoint.checkpoint,
         torch_checkpoint.checkpoint_sequential,
         torch_checkpoint.create_selective_checkpoint_contexts,
+        *_SETTINGS,
+        *(one.__wrapped__ for one in _SETTINGS),
     ],
     "torch_models.data_parallel": [DistributedDataParallel.forward],
     "torch_models.differentiate": [

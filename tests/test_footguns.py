@@ -172,31 +172,3 @@ def test_hooks_for_saved_tensors_get_what_the_compiled_node_saves() -> None:
         found.append((len(packed), x.grad))
     assert [n for n, _ in found] == [4, 1]
     assert not torch.allclose(found[0][1], found[1][1])
-
-
-class KeepsArgument(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        ctx.x = x
-        return x * x
-
-    @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
-        return g * ctx.x
-
-
-def test_a_result_that_a_custom_function_keeps_in_an_attribute_must_not_be_written() -> None:
-    """Eager compares no version there, and computes with what the tensor is now. The compiled node saves it like other results."""
-
-    def part(x: torch.Tensor) -> Any:
-        h = x.sin()
-        return KeepsArgument.apply(h), h
-
-    for function in (part, graftjit.jit(part)):
-        y, h = function(ones())
-        h.detach().mul_(4)
-        if function is part:
-            y.sum().backward()
-            continue
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            y.sum().backward()

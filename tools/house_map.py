@@ -64,7 +64,7 @@ STACKS: dict[str, tuple[str, ...]] = {
         *("report", "doctor"),
     ),
     "ir": (
-        *("dataclass", "location", "errors"),
+        *("dataclass", "location", "errors", "own_hooks"),
         *("symbolic", "graph", "ops", "trace", "passes", "autograd"),
     ),
 }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.graph.layout import gradient_strides, is_dense
+from ...ir.own_hooks import put_on
 from ...ir.trace.ghost import Ghost
 from ...ir.trace.inner_results import leaves_of
 from ...ir.trace.reentrant import asked
@@ -162,7 +163,9 @@ def gradients_of(
              so while it runs other nodes, which must not have saved that tensor
     """
     pairs = zip(leaves, into, strict=False)
-    hooks = [leaf.register_hook(partial(_add, old)) for leaf, old in pairs if old is not None]
+    hooks = [
+        put_on(leaf.register_hook, partial(_add, old)) for leaf, old in pairs if old is not None
+    ]
     try:
         with asked():  # `_torch_grad` has asked
             return torch.autograd.grad(

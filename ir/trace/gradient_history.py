@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..dataclass import dataclass
+from ..own_hooks import put_on
 from .inner_results import edge_of, nodes_behind, saves
 from .output_views import Found, pieces_of
 
@@ -99,7 +100,7 @@ def differentiated(
     )
     for at, (node, number) in _receivers(points, earlier).items():
         function, output = edge_of(pieces[at])
-        function.register_prehook(_kept_for(node, number, output))
+        put_on(function.register_prehook, _kept_for(node, number, output))
     return gradients  # type: ignore[return-value]
 
 

@@ -20,6 +20,7 @@ from ..graph.effects import reads, root
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from ..ops.region_borders import again
+from ..own_hooks import put_on
 from .autocast_cache import AUTOCAST_DEVICES
 from .clashes import clashes_of
 from .ghost import Ghost, Store, beginning, make_ghost
@@ -244,14 +245,14 @@ def _backward(
     def finished(at: int, _gradient: Any) -> None:
         order.append(at)
 
-    hooks = [leaf.register_hook(partial(finished, at)) for at, leaf in enumerate(leaves)]
+    hooks = [put_on(leaf.register_hook, partial(finished, at)) for at, leaf in enumerate(leaves)]
     hooks += [
-        ghost.register_hook(partial(arrives, at))
+        put_on(ghost.register_hook, partial(arrives, at))
         for at, ghost in enumerate(outputs)
         if len(given) > 1 and not ghost.is_leaf
     ]
     hooks += [
-        function.register_prehook(partial(exchanged, at, number))
+        put_on(function.register_prehook, partial(exchanged, at, number))
         for at, (function, number) in enumerate(replaced, len(outputs))
     ]
     try:

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from ...ir.own_hooks import put_on
+
 _METHODS = ("register_hook", "register_prehook")
 
 
@@ -42,7 +44,7 @@ def _noted(method: Any) -> Any:
         tensor = self.variable
         hooks = tensor._post_accumulate_grad_hooks or {}
         if _nothing not in hooks.values():
-            tensor.register_post_accumulate_grad_hook(_nothing)
+            put_on(tensor.register_post_accumulate_grad_hook, _nothing)
         return handle
 
     return register

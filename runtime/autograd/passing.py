@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ...ir.own_hooks import put_on
 from ...ir.trace.gradient_history import History
 from .freed_graph import used_up
+from .result_nodes import ResultBackward
 
 _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
 _keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
@@ -146,13 +148,16 @@ def follow(node: Any, gradients: Sequence[Any], history: History, begin: int) ->
             function.passed.behind[number] = function.passed.behind.get(number, 0) | behind
         elif behind:
             hook = partial(_hook, nodes, behind, history, gradient.output_nr)
-            gradient.grad_fn.register_prehook(hook)
+            put_on(gradient.grad_fn.register_prehook, hook)
 
 
 def _computed_by(function: Any, number: int, begin: int) -> tuple[Any, int] | None:
     """The new region's node that has computed a gradient, and the gradient's number among its
     results; views may be between them."""
     while function is not None and function._sequence_nr() >= begin:
+        if isinstance(function, ResultBackward):
+            function, number = function.next_functions[number]
+            continue
         if isinstance(function, BackwardCFunction):
             return (function, number) if hasattr(function, "joint") else None
         behind = function.next_functions

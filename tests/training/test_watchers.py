@@ -315,12 +315,6 @@ def _hooked(x):
     return y.sin()
 
 
-def _checkpointed(x):
-    from torch.utils.checkpoint import checkpoint
-
-    return checkpoint(lambda x: x.sin().exp(), x, use_reentrant=True) * 2
-
-
 class Counting(Cube):
     calls = 0
 
@@ -333,7 +327,6 @@ class Counting(Cube):
 WATCHED = {
     "a function of the user": (lambda x: Counting.apply(x * 2).sin(), "GB134"),
     "a hook in the graph": (_hooked, "GB114"),
-    "a reentrant checkpoint": (_checkpointed, "GB"),
     "retain_grad": (lambda x: ((y := x * 2).retain_grad(), y.sin())[1], "GB114"),
 }  # fmt: skip
 
