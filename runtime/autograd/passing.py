@@ -91,7 +91,7 @@ class Passed:
         if not nodes or history is None or _keeps_graph() or _will_run(node):
             return
         # no backward can use what the node has saved
-        if all(bits & self._freed for bits in history.points.values()):
+        if all(bits & self._freed for bits in history.points.values()) and _exists(node):
             node.drop()
 
     def _use(self, nodes: int) -> None:
@@ -122,6 +122,16 @@ class Passed:
                 found |= nodes
         self._needed = history, found
         return found
+
+
+def _exists(node: Any) -> bool:
+    """Whether autograd still has this node: its Python object may live longer, and must not be
+    asked to free anything (torch 2.11 crashes)."""
+    try:
+        node.name()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _pass(nodes: Sequence[Any], used: int, history: History) -> None:
