@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from ..ir.graph.nodes import Graph
-from ..ir.trace.gradient_trace import Casts, NoGradientTrace, gradient_trace
+from ..ir.trace.autocast_cache import Casts
+from ..ir.trace.gradient_trace import NoGradientTrace, gradient_trace
 from ..ir.trace.joint_graph import Joint
 from ..runtime.autograd.second_order import Made, SecondOrder
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
 from ..exact_type import is_kind
-from ..values.registry import BUILTINS, NONE, Args, Kwargs, models
+from ..values.registry import BUILTINS, NONE, Args, Kwargs, Model, models
 from ..values.value import Const, Dict, DictView, Instance, Iterator, Obj, Sequence, Set, Value
 from . import attributes, container_iterators
 
@@ -39,6 +39,16 @@ def stands_for(*reals: Any, **more: Any) -> Callable[[Any], Any]:
         return function
 
     return register
+
+
+def walk_as_written(*reals: Any) -> None:
+    """Calls of these Python functions are inlined, though their module is left to Python."""
+    for real in reals:
+        BUILTINS[real] = _inlined(real)
+
+
+def _inlined(real: Any) -> Model:
+    return lambda m, args, kwargs: m.inline(Obj(real), args, kwargs)
 
 
 # -- iterators -------------------------------------------------------------------------------------

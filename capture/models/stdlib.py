@@ -11,9 +11,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
+from ..data_model.polyfills import walk_as_written
 from ..values.containers import NotConstant, as_constants, fold
 from ..values.registry import BUILTINS, Args, Kwargs
-from ..values.value import Obj, Value
+from ..values.value import Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -46,9 +47,4 @@ for _real in _PURE:
 
 
 # -- the environment: a mapping in Python over a dict ----------------------------------------------
-def _by_its_code(fn: Any) -> Any:
-    return lambda m, args, kwargs: m.inline(Obj(fn), args, kwargs)
-
-
-for _read in (os._Environ.__getitem__, os.getenv, os.environ.encodekey, os.environ.decodevalue):
-    BUILTINS[_read] = _by_its_code(_read)
+walk_as_written(*(os._Environ.__getitem__, os.getenv, os.environ.encodekey, os.environ.decodevalue))

@@ -96,7 +96,7 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB126", f"{cls.__name__} has a metaclass with its own __call__")
     made = allocate(m, fn, args, kwargs)
     new, cls = attributes.of_class(m, cls, "__new__"), made.cls.value  # type: ignore[attr-defined]
-    if fn.value not in attributes.bases(m, cls):
+    if cls is not fn.value and fn.value not in attributes.bases(m, cls):
         return made  # an object of another class is not initialised here
     init = attributes.of_class(m, cls, "__init__")
     if init is object.__dict__["__init__"]:

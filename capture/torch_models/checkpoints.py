@@ -22,8 +22,9 @@ from ...ir.trace.joint_graph import Joint
 from ...ir.trace.regions import Region, Regions
 from ..breaks import Break, MustBePython
 from ..data_model import attributes
+from ..data_model.polyfills import walk_as_written
 from ..values.containers import NotConstant, as_constant, sequence_items
-from ..values.registry import Args, Kwargs, Model, models
+from ..values.registry import Args, Kwargs, models
 from ..values.value import (
     Cell,
     Const,
@@ -127,21 +128,16 @@ def _check(index: int, read: _Seen, graph: Graph) -> None:
         raise MustBePython(index, _CODE, f"a checkpoint in a graph without a backward: {reason}")
 
 
-def _by_its_code(fn: Any) -> Model:
-    return lambda m, args, kwargs: m.inline(Obj(fn, source=None), args, kwargs)
-
-
 # The settings set a global of torch around a block. What they change is not seen in a region.
 _SETTINGS: tuple[Any, ...] = (
     torch_checkpoint.set_checkpoint_early_stop,
     torch_checkpoint.set_checkpoint_debug_enabled,
 )
-for _walked in (
+walk_as_written(
     torch_checkpoint.checkpoint_sequential,
     *_SETTINGS,
     *(one.__wrapped__ for one in _SETTINGS),
-):
-    models(_walked)(_by_its_code(_walked))
+)
 
 
 def _options(m: Machine, given: Kwargs) -> dict[str, Any]:

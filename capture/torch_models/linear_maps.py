@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from ...ir.dataclass import dataclass
 from ...ir.graph.effects import root, writes
 from ...ir.graph.nodes import Node
-from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
+from ...ir.trace.autocast_cache import casts_now
 from ...ir.trace.ghost import Ghost
 from ...ir.trace.tracer import Tracer
 from ..breaks import Break, MustBePython
@@ -122,9 +122,7 @@ def _is_ghost(value: Any) -> bool:
 def _modes(ghosts: list[Ghost]) -> Any:
     """What a computation over these depends on, besides them: autocast, and the grad mode where one
     requires a gradient."""
-    kinds = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
-    casts = [(kind, torch.get_autocast_dtype(kind)) for kind in kinds]
-    return casts, any(one.requires_grad for one in ghosts) and torch.is_grad_enabled()
+    return casts_now(), any(one.requires_grad for one in ghosts) and torch.is_grad_enabled()
 
 
 # -- the calls -------------------------------------------------------------------------------------

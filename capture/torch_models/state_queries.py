@@ -14,6 +14,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break
 from ..data_model.attributes import MISSING, mro_lookup
+from ..data_model.polyfills import walk_as_written
 from ..exact_type import is_kind
 from ..values import containers
 from ..values.containers import as_constant
@@ -73,23 +74,16 @@ def _is_compiling(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 BUILTINS[torch.compiler.is_compiling] = _is_compiling
 
 
-def _by_its_code(fn: Any) -> Model:
-    return lambda m, args, kwargs: m.inline(Obj(fn), args, kwargs)
-
-
 def _asked_at_each_call(fn: Any) -> Model:
     return lambda m, args, kwargs: m.wrap(fn(), Source("context", None, fn))
 
 
-for _question in (torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting):
-    BUILTINS[_question] = _by_its_code(_question)
+walk_as_written(torch.compiler.is_dynamo_compiling, torch.compiler.is_exporting)
 
 # Whether a graph is being captured on the current stream: queried again before each call. A build
 # without the device has a class in place of the function; its construction raises.
 for _device in ("cuda", "xpu"):
-    BUILTINS[getattr(torch, _device).is_current_stream_capturing] = _by_its_code(
-        getattr(torch, _device).is_current_stream_capturing
-    )
+    walk_as_written(getattr(torch, _device).is_current_stream_capturing)
     _question = getattr(torch._C, f"_{_device}_isCurrentStreamCapturing")
     if is_kind(_question, types.BuiltinFunctionType):
         BUILTINS[_question] = _asked_at_each_call(_question)

@@ -100,10 +100,17 @@ class Fusion:
     begun    the nodes that begin a kernel: it reads their operands from memory
     """
 
-    def __init__(self, flow: Flow, kinds: Kinds, near: bool, *nodes: frozenset[Node]) -> None:
-        """`nodes`: those that are `alone`, `refused` and `begun`."""
+    def __init__(
+        self,
+        flow: Flow,
+        kinds: Kinds,
+        near: bool,
+        alone: frozenset[Node],
+        refused: frozenset[Node],
+        begun: frozenset[Node],
+    ) -> None:
         self.flow, self.kinds, self.near = flow, kinds, near
-        self.alone, self.refused, self.begun = nodes
+        self.alone, self.refused, self.begun = alone, refused, begun
         self.first_open = 0  # number of the first unit that may be joined
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}

@@ -133,8 +133,7 @@ def _dataflow(draft: Draft) -> None:
 
 def _fuse(draft: Draft) -> None:
     task = draft.task
-    nodes = draft.alone, task.refused, task.begun
-    draft.fusion = Fusion(draft.flow, task.kinds, draft.near, *nodes)
+    draft.fusion = Fusion(draft.flow, task.kinds, draft.near, draft.alone, task.refused, task.begun)
     draft.fusion.run()
 
 

@@ -24,6 +24,7 @@ _LIBRARY = torch.library.Library("graftjit", "FRAGMENT")
 _LIBRARY.define("cached_cast(Tensor self, ScalarType dtype, Device device) -> Tensor")
 
 AUTOCAST_DEVICES = ("cpu", "cuda")  # the types of devices that graphs compute on
+Casts = tuple[tuple[str, torch.dtype], ...]  # autocast: (device type, dtype) where it is on
 # Functions that cast explicitly, besides calls with a dtype argument: autocast does not cache
 # these.
 _BY_HAND = frozenset(
@@ -36,6 +37,12 @@ def outliving() -> dict[str, torch.dtype]:
     if is_nested() or any(map(torch.is_autocast_enabled, AUTOCAST_DEVICES)):
         return {name: torch.get_autocast_dtype(name) for name in AUTOCAST_DEVICES}
     return {}
+
+
+def casts_now() -> Casts:
+    """The autocast of this thread."""
+    kinds = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
+    return tuple([(kind, torch.get_autocast_dtype(kind)) for kind in kinds])
 
 
 def is_nested() -> bool:

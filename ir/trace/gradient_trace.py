@@ -20,14 +20,12 @@ from ..errors import CannotTrace
 from ..graph.interpreter import bind_results, changes_state, substitute
 from ..graph.nodes import Graph, Ref
 from ..symbolic.expr import evaluate
+from .autocast_cache import Casts
 from .ghost import Ghost
 from .gradient_history import Earlier, History, Run, differentiated, entered, history
 from .joint_graph import Joint
 from .output_views import pieces_of
 from .tracer import Tracer
-
-# autocast: (device type, dtype) where it is on
-Casts = tuple[tuple[str, torch.dtype], ...]
 
 
 class NoGradientTrace(Exception):

@@ -21,7 +21,7 @@ from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from ..ops.region_borders import again
 from ..own_hooks import put_on
-from .autocast_cache import AUTOCAST_DEVICES
+from .autocast_cache import casts_now
 from .clashes import clashes_of
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
@@ -87,7 +87,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         clashes,
         views_inside,
         tuple(tracer.custom_gradients()),
-        _casts(),
+        casts_now(),
         tuple(map(functions.index, functions)),
         _ranks(functions),
         _without_history(inputs, map(wanted.__getitem__, order)),
@@ -126,11 +126,6 @@ def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:
         Node("input", first + k, meta=_tangent(node.meta), name=f"g{k}")
         for k, node in enumerate(nodes)
     ]
-
-
-def _casts() -> tuple[tuple[str, torch.dtype], ...]:
-    kinds = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
-    return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds)
 
 
 def memory_read(nodes: Sequence[Node], pieces: Sequence[Node]) -> frozenset[Node]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from ..dataclass import dataclass
 from ..graph.nodes import Node
 
 if TYPE_CHECKING:
+    from .autocast_cache import Casts
     from .output_views import Found
 
 # in place of `Found`, for hidden results
@@ -70,7 +69,7 @@ class Joint:
     clashes: tuple[frozenset[int], ...] = ()
     views_inside: tuple[int, ...] = ()
     custom: tuple[tuple[Node, ...], ...] = ()
-    casts: tuple[tuple[str, torch.dtype], ...] = ()
+    casts: Casts = ()
     owners: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...ir.dataclass import dataclass
+from ...ir.trace.autocast_cache import Casts
 from ...ir.trace.output_views import pieces_of
 from . import custom_function
 
@@ -67,7 +68,7 @@ class Plan:
     written: tuple[int, ...]
     before: tuple[int, ...]
     custom: tuple[custom_function.Reads, ...] = ()
-    casts: tuple[tuple[str, torch.dtype], ...] = ()
+    casts: Casts = ()
     refusing: tuple[int, ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:

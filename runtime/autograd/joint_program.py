@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ...ir.trace.autocast_cache import Casts, casts_now
 from ..errors import Begun, CheckError, GraftError
 from ..executor.lower import consuming
 from ..process import faults
@@ -51,7 +52,6 @@ _CALLED_AGAIN = (
     "Its backward runs the forward's calls again: the gradients are right, but take longer."
 )
 _is_any_autocast = torch._C._is_any_autocast_enabled  # type: ignore[attr-defined]
-_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 # The saved inputs of a node and the state of its call, with which the calls can run again.
 Kept = tuple[Sequence[torch.Tensor], Call]
 
@@ -90,7 +90,7 @@ class GraftBackward(BackwardCFunction):
         self.remaining = None
         self.maybe_clear_saved_tensors()
         numbers, further, held = self.call
-        if held and self.joint.plan.saved and not _keeps_graph():
+        if held and self.joint.plan.saved and not lasting.keeps_graph():
             self.call = numbers, further, []
 
     def apply(self, *gradients: Any) -> Any:
@@ -447,7 +447,7 @@ class JointProgram:
         plan, fault = self.plan, None
         saved = self._saved_of(node, gradients) if kept is None else ()
         before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
-        casts = second_order.casts_now()
+        casts = casts_now()
         why = f"{why} under autocast" if casts and taped else why
         results: list[Any] = [None] * len(plan.results)
         if taped:
@@ -525,7 +525,7 @@ class JointProgram:
         numbers: Sequence[Any],
         results: Sequence[Any],
         taped: bool,
-        casts: second_order.Casts,
+        casts: Casts,
     ) -> Sequence[Any] | str | None:
         """The gradients of all inputs by a program; or why the calls must run again; or None where
         autocast changes nothing."""
@@ -558,7 +558,7 @@ class JointProgram:
     def replayed(self, node: Any, inputs: Sequence[Any]) -> Tensors:
         """Run the calls again with the random numbers and the autocast of the first run."""
         with contextlib.ExitStack() as around:
-            around.enter_context(second_order.without_autocast(second_order.casts_now()))
+            around.enter_context(second_order.without_autocast(casts_now()))
             for kind, dtype in self.plan.casts:
                 around.enter_context(torch.autocast(kind, dtype))
             if self.plan.random:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
+keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 
 # The saved tensors with their versions, and the results whose backward has run.
 Lasting = tuple[list[tuple[torch.Tensor, int]], frozenset[int]]
@@ -51,7 +51,7 @@ def keep(
 ) -> None:
     """After a backward of the results in `present`. `inputs`: the positions of the saved tensors
     that are inputs, which keep their history."""
-    if _keeps_graph():
+    if keeps_graph():
         return
     known, freed = node.remaining or (None, frozenset())
     freed = freed.union(present)

@@ -19,10 +19,10 @@ from torch.autograd.function import BackwardCFunction
 from ...ir.own_hooks import put_on
 from ...ir.trace.gradient_history import History
 from .freed_graph import used_up
+from .lasting import keeps_graph
 from .result_nodes import ResultBackward
 
 _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
-_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 _task = torch._C._current_graph_task_id  # type: ignore[attr-defined]
 next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
@@ -88,7 +88,7 @@ class Passed:
         """A backward passes through these of eager's nodes, though maybe not through `node`."""
         self._use(nodes)
         history = self.history
-        if not nodes or history is None or _keeps_graph() or _will_run(node):
+        if not nodes or history is None or keeps_graph() or _will_run(node):
             return
         # no backward can use what the node has saved
         if all(bits & self._freed for bits in history.points.values()) and _exists(node):
@@ -98,7 +98,7 @@ class Passed:
         self._enter()
         if nodes & self._before:
             raise used_up()
-        if not _keeps_graph():
+        if not keeps_graph():
             self._freed |= nodes
 
     def _enter(self) -> None:

@@ -17,11 +17,10 @@ import torch
 from torch.autograd import forward_ad
 
 from ...ir.dataclass import dataclass
-from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
+from ...ir.trace.autocast_cache import Casts
 from ...ir.trace.gradient_history import History, Run, differentiated, entered, history
 from . import passing, rng_state
 
-Casts = tuple[tuple[str, torch.dtype], ...]
 Tensors = Sequence[torch.Tensor | None]
 
 
@@ -62,12 +61,6 @@ def all_ordinary(gradients: Sequence[Any]) -> bool:
     """Whether all gradients are ordinary and no transform, which may follow them, is active."""
     outside = forward_ad._current_level < 0 and _level() is None
     return outside and all(map(_is_ordinary, gradients))
-
-
-def casts_now() -> Casts:
-    """Autocast: (device type, dtype) where it is on."""
-    kinds = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
-    return tuple([(kind, torch.get_autocast_dtype(kind)) for kind in kinds])
 
 
 @contextlib.contextmanager

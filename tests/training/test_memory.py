@@ -108,11 +108,29 @@ def test_consume() -> None:
         program(seen[:1])
 
 
-OPTIMIZED = (
+# `peak_of_steps(wrap, net, data, loss)`: of zero_grad, forward, backward and AdamW's step.
+WHOLE_STEPS = (
     STEPS.partition("layers =")[0]
     + """
 from graftjit.runtime import _native
 
+def peak_of_steps(wrap, net, data, loss=lambda found: found):
+    opt = torch.optim.AdamW(net.parameters())
+    def step():
+        opt.zero_grad()
+        value = loss(net(data))
+        value.backward()
+        opt.step()
+    run = wrap(step)
+    for _ in range(3):
+        run()
+    opt.zero_grad()
+    return peak(run) + _native.kept_workspace()
+"""
+)
+OPTIMIZED = (
+    WHOLE_STEPS
+    + """
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -130,18 +148,7 @@ class Net(torch.nn.Module):
 found = []
 tokens = torch.randint(0, 4000, (256,))
 for wrap in (lambda step: step, graftjit.jit):
-    net = Net()
-    opt = torch.optim.AdamW(net.parameters())
-    def step():
-        opt.zero_grad()
-        loss = net(tokens)
-        loss.backward()
-        opt.step()
-    run = wrap(step)
-    for _ in range(3):
-        run()
-    opt.zero_grad()
-    found += [peak(run) + _native.kept_workspace()]
+    found.append(peak_of_steps(wrap, Net(), tokens))
 print(*found)
 """
 )
@@ -198,11 +205,10 @@ def test_nested_checkpoints_take_no_more_than_eager() -> None:
 
 
 BIASES = (
-    STEPS.partition("layers =")[0]
+    WHOLE_STEPS
     + """
 from graftjit.codegen.plan_cache import cache
 from graftjit.codegen.schedule import step_order
-from graftjit.runtime import _native
 
 cache.key_of = lambda graph: None  # each plan is made anew
 found = []
@@ -212,17 +218,7 @@ for wrap, forward in ((lambda step: step, True), (graftjit.jit, True), (graftjit
         step_order.bring_forward = lambda steps, follows, flow: steps
     layers = [m for _ in range(2) for m in (torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256))]
     net = torch.nn.Sequential(torch.nn.LayerNorm(256), *layers)
-    opt = torch.optim.AdamW(net.parameters())
-    def step():
-        opt.zero_grad()
-        loss = net(x).square().mean()
-        loss.backward()
-        opt.step()
-    run = wrap(step)
-    for _ in range(3):
-        run()
-    opt.zero_grad()
-    found += [peak(run) + _native.kept_workspace()]
+    found.append(peak_of_steps(wrap, net, x, lambda found: found.square().mean()))
 print(*found)
 """
 )
