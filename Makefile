@@ -14,6 +14,7 @@ PYTHON ?= $(shell tools/find-python 3.11)
 TESTS ?= tests
 WORKERS ?= 2
 GPU_WORKERS ?= 6
+GPU_TESTS ?= tests/gpu
 
 # An exact pin, so that a CPU build is taken where one is offered.
 TORCH_3.11 := torch==2.13.0
@@ -64,7 +65,8 @@ test-gpu:
 	@$(GPU_PYTHON) -P -c 'import graftjit' || \
 		{ echo "install it first: $(GPU_PYTHON) -m pip install --no-deps --no-build-isolation -e ."; exit 1; }
 	$(TEST_ENVIRONMENT) $(GPU_PYTHON) -P -m pytest -q --tb=short --maxfail=80 -p no:cacheprovider \
-		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo --numprocesses=$(GPU_WORKERS)) tests/gpu
+		-o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true $(GPU_FLAGS) \
+		$$($(GPU_PYTHON) -P -c 'import xdist' 2>/dev/null && echo --numprocesses=$(GPU_WORKERS)) $(GPU_TESTS)
 
 test-all: lint test-3.11 test-3.12 test-3.13
 

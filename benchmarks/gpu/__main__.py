@@ -66,6 +66,9 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sections", nargs="+", choices=list(SECTIONS))
     parser.add_argument("--systems", nargs="+", choices=list(WRAP))
     parser.add_argument("--only", nargs="+", default=[], help="rows that begin so")
+    parser.add_argument(
+        "--mib", nargs="+", type=int, default=[256, 1024], help="size of a kernel's matrix"
+    )
     parser.add_argument("--section", help=argparse.SUPPRESS)
     return parser.parse_args(words)
 
@@ -90,6 +93,7 @@ def _run(name: str, options: argparse.Namespace, results: Path, limit: float) ->
         "--device", options.device, "--seed", str(options.seed), *(["--quick"] if options.quick else []),
         *(["--systems", *options.systems] if options.systems else []),
         *(["--only", *options.only] if options.only else []),
+        "--mib", *map(str, options.mib),
     ]  # fmt: skip
     for _ in range(6):
         left = end - time.monotonic()
@@ -132,7 +136,17 @@ def _section(options: argparse.Namespace) -> int:
     done = {(line["section"], line["row"]) for line in tell.lines(results)}
     systems = tuple(options.systems) if options.systems else None
     device = Device(options.device)
-    job = Job(device, results, systems, options.quick, options.seed, end, tuple(options.only), done)
+    job = Job(
+        device,
+        results,
+        systems,
+        options.quick,
+        options.seed,
+        end,
+        tuple(options.only),
+        done,
+        tuple(options.mib),
+    )
     try:
         SECTIONS[options.section](job)
     except RuntimeError as error:  # the row has been told of

@@ -42,6 +42,7 @@ class Job:
     end: float
     only: tuple[str, ...] = ()
     done: set[tuple[str, str]] = field(default_factory=set)
+    mib: tuple[int, ...] = (256, 1024)  # of one matrix of a kernel
 
     def chosen(self, systems: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(s for s in systems if self.systems is None or s in self.systems)
@@ -234,7 +235,7 @@ def copies(job: Job) -> None:
 
 def kernels(job: Job) -> None:
     """Each family at two sizes, beside a copy of its bytes in the same rounds."""
-    sizes = (1 << 20,) if job.quick else (256 << 20, 1 << 30)
+    sizes = (1 << 20,) if job.quick else [mib << 20 for mib in job.mib]
     names = [f"{name} {size >> 20} MiB" for size in sizes for name in families.FAMILIES]
     for name in each(job, "kernels", names):
         family, size = name.split()[0], int(name.split()[1]) << 20
@@ -242,9 +243,8 @@ def kernels(job: Job) -> None:
         try:
             case = families.FAMILIES[family](size, job.device.device)
             with torch.set_grad_enabled(case.trains):
-                asked = case.inputs[:1] if case.trains else ()
                 systems = job.chosen(KERNEL_SYSTEMS)
-                runs, rows = prepared(job, case.function, case.inputs, asked, systems)
+                runs, rows = prepared(job, case.function, case.inputs, case.asked, systems)
                 source = torch.ones(max(1, case.moved // 8), device=job.device.device)
                 runs["copy"] = source.clone
                 rounds, seconds = (3, 0.2) if job.quick else (30, 1.5)

@@ -6,6 +6,8 @@ without (`fake_cuda`).
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +29,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         wanted & set(getattr(item, "fixturenames", ())) for item in session.items
     ):
         device.prepare()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """End the process of a test that lost the GPU's context (an illegal address, an assertion):
+    all later tests would fail in it. Under pytest-xdist another worker goes on behind this test."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        sys.__stderr__.write(f"{nodeid} lost the GPU's context: {error}\n")
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            os._exit(3)
+        pytest.exit("the GPU's context is lost", returncode=3)
 
 
 @pytest.fixture

@@ -113,9 +113,8 @@ def test_the_benchmarks_cases_are_on_the_device(bench, cuda_device, graphs, tmp_
     families = bench("gpu.families").FAMILIES
     for name, make in families.items():
         case = make(1 << 14, cuda_device)
-        asked = case.inputs[:1] if case.trains else ()
         with torch.set_grad_enabled(case.trains):
-            runs, rows = sections.prepared(job, case.function, case.inputs, asked, systems[:2])
+            runs, rows = sections.prepared(job, case.function, case.inputs, case.asked, systems[:2])
         assert runs.keys() == {"eager", "graftjit"}, (name, rows)
     with torch.no_grad():
         net, inputs = bench("gpu.nets").made("mlp", "tiny", cuda_device, 0)
