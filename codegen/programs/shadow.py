@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ...ir.graph.cost_model import metas, product
 from ...ir.graph.effects import root, writes
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.trace.autocast_cache import cached_cast
@@ -180,14 +181,29 @@ def tolerance(graph: Graph) -> tuple[float, float]:
     """The tolerance of the narrowest float dtype in the graph.
 
     A float64 result may be the sum of float32 values, each with the error of a float32 function.
+    TF32 has as many bits as float16.
     """
     found = (0.0, 0.0)
     for node in (*graph.inputs, *graph.nodes):
+        if _in_tf32(node):
+            found = max(found, TOLERANCE[torch.float16])
         metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
         for meta in metas:
             if isinstance(meta, Meta):
                 found = max(found, TOLERANCE.get(meta.dtype, found))
     return found
+
+
+def _in_tf32(node: Node) -> bool:
+    """Whether a library of a GPU may round the factors of this float32 product to TF32."""
+    name = product(node)
+    if not name or not any(
+        one.dtype == torch.float32 and one.device.type == "cuda" for one in metas(node.meta)
+    ):
+        return False
+    if "convolution" in name:
+        return bool(torch.backends.cudnn.allow_tf32)
+    return torch.get_float32_matmul_precision() != "highest"
 
 
 def differs(

@@ -269,6 +269,12 @@ def _known(op: Any) -> tuple[str, str]:
     return short, "pointwise" if torch.Tag.pointwise in op.tags else ""
 
 
+def product(node: Node) -> str:
+    """The name of the product, convolution or attention that a node calls; "" for other nodes."""
+    name = _known(node.target)[0] if node.op == "call" else ""
+    return name if name in PRODUCTS else ""
+
+
 def flops(node: Node) -> int:
     """Arithmetic operations of one run of a node; 0 unless it calls an operator."""
     if node.op != "call":

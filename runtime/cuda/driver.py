@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -47,6 +47,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuCtxGetDevice": (_TO_INT,),
     "cuCtxPushCurrent_v2": (_P,),
     "cuCtxPopCurrent_v2": (_TO_P,),
+    "cuCtxSetCurrent": (_P,),
     "cuLibraryLoadData": (_TO_P, _P, _P, _P, _U, _P, _P, _U),
     "cuLibraryGetKernel": (_TO_P, _P, ctypes.c_char_p),
     "cuLibraryUnload": (_P,),
@@ -61,14 +62,16 @@ MORE: dict[str, tuple[Any, ...]] = {
     "cuFuncLoad": (_P,),
 }
 STREAM = "aoti_torch_get_current_cuda_stream"
-# Functions for the native part, in the order of `struct CudaDriver`; torch's function for the
-# stream is added last.
+_DEVICE = "aoti_torch_get_current_device_index"  # optional
+# Functions for the native part, in the order of `struct CudaDriver`; torch's functions are added
+# last.
 _NATIVE = (
     "cuLaunchKernel",
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
     "cuCtxPushCurrent_v2",
     "cuCtxPopCurrent_v2",
+    "cuCtxSetCurrent",
     "cuStreamIsCapturing",
 )
 
@@ -112,7 +115,8 @@ class Library:
         self._process = os.getpid()
         self._dead = driver.dead
 
-    def __del__(self) -> None:
+    def __del__(self, collections: Callable[[], int] = collections) -> None:
+        # The default outlives the module's names, which the interpreter's end clears.
         self._dead.append((self, collections()))
 
     def unload(self) -> None:
@@ -186,8 +190,8 @@ class Driver:
         self.functions[STREAM] = stream
         if code := self.functions["cuInit"](0):
             return f"the CUDA driver cannot be initialised: {self.describe(code)}"
-        addresses = (self.functions.get(name) for name in (*_NATIVE, STREAM))
-        _native.driver_bind(tuple([0 if one is None else _address(one) for one in addresses]))
+        own = [*(self.functions.get(name) for name in _NATIVE), stream, _in_torch(_DEVICE)]
+        _native.driver_bind(tuple([0 if one is None else _address(one) for one in own]))
         return ""
 
     def version_text(self) -> str:
@@ -393,6 +397,12 @@ class Driver:
         status = _I()
         self.call("cuStreamIsCapturing", stream, ctypes.byref(status), doing=doing)
         return status.value != 0
+
+
+def _in_torch(name: str) -> Any:
+    """A function of torch's part without devices, or None."""
+    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    return getattr(ctypes.CDLL(str(path)), name, None) if path.exists() else None
 
 
 def _bound(library: ctypes.CDLL, name: str, kinds: tuple[Any, ...]) -> Any:

@@ -58,21 +58,59 @@ class Cuda:
         it."""
         tensor.record_stream(stream)
 
-    def record(self, index: int, run: Run) -> tuple[Any, tuple[Any, ...]]:
-        """(graph of the launches of `run`, its results). Nothing is computed before a replay."""
+    def record(self, index: int, run: Run, draws: bool) -> tuple[Any, tuple[Any, ...]]:
+        """(graph of the launches of `run`, its results). Nothing is computed before a replay.
+        `draws`: `run` draws random numbers."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(index)
         # Objects freed by a collection may make calls that a recording forbids.
         with _uncollected(), torch.cuda.stream(self._side(index)):
-            graph.capture_begin(capture_error_mode="thread_local")
             try:
-                found = run()
+                with contextlib.nullcontext() if draws else self.spare_generator(index):
+                    graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    found = run()
+                except BaseException:
+                    with contextlib.suppress(RuntimeError):  # report the first error
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
             except BaseException:
-                with contextlib.suppress(RuntimeError):  # report the first error
-                    graph.capture_end()
+                if draws:
+                    self._end_recording_of_generator(index)
                 raise
-            graph.capture_end()
         return graph, found
+
+    @staticmethod
+    @contextlib.contextmanager
+    def spare_generator(index: int) -> Iterator[None]:
+        """Let a recording that begins within the block register a copy of the random state.
+
+        A recorded state refuses draws by other threads until the recording ends, and for good if
+        it fails."""
+        generator = torch.cuda.default_generators[index]
+        own, spare = generator.graphsafe_get_state(), generator.clone_state()
+        before = spare.get_offset()
+        generator.graphsafe_set_state(spare)
+        try:
+            yield
+        finally:
+            generator.graphsafe_set_state(own)
+            # Another thread may have drawn from the copy. A recorded stream cannot ask for it.
+            with torch.cuda.stream(torch.cuda.default_stream(index)):
+                drawn = spare.get_offset() - before
+                if drawn:
+                    own.set_offset(own.get_offset() + drawn)
+
+    @staticmethod
+    def _end_recording_of_generator(index: int) -> None:
+        """After a recording that failed: torch ends the recording of the random state only when a
+        recording ends well, so make one of a single launch."""
+        graph = torch.cuda.CUDAGraph()
+        with contextlib.suppress(RuntimeError):
+            graph.capture_begin(capture_error_mode="thread_local")
+            torch.zeros(1, device=torch.device("cuda", index))
+            graph.capture_end()
 
     def mark(self, index: int) -> Any:
         """An event on the current stream, for `follow`."""

@@ -43,6 +43,7 @@ Stream torch_stream = nullptr;
 int version = 13000, sticky = 0;
 bool bare = false;  // a thread on which nobody has made a context current
 thread_local std::vector<int> contexts;
+thread_local int kept = 0;  // the context that a bare thread was given, and keeps
 std::mutex lock;
 std::map<std::string, std::pair<int, int>> failing;  // name -> code, calls that still succeed
 std::map<std::string, int> calls;
@@ -59,7 +60,7 @@ int enter(const char* name) {
 
 int current() {
   if (!contexts.empty()) return contexts.back();
-  return bare ? 0 : 1 + torch_device();
+  return bare ? kept : 1 + torch_device();
 }
 
 struct Known {
@@ -110,7 +111,8 @@ void fake_driver_reset() {
   sticky = 0, version = 13000, bare = false;
 }
 void fake_driver_version(int now) { version = now; }
-void fake_driver_bare(int now) { bare = now; }
+void fake_driver_bare(int now) { bare = now, kept = 0; }
+int fake_driver_current() { return current(); }
 int fake_driver_contexts() { return static_cast<int>(contexts.size()); }
 
 int cuInit(unsigned) { ENTER return SUCCESS; }
@@ -151,8 +153,9 @@ int cuCtxPopCurrent_v2(void** context) {
   return contexts.pop_back(), SUCCESS;
 }
 int cuCtxSetCurrent(void* context) {
-  ENTER if (!contexts.empty()) contexts.pop_back();
-  return contexts.push_back(static_cast<int>(reinterpret_cast<intptr_t>(context))), SUCCESS;
+  ENTER int number = static_cast<int>(reinterpret_cast<intptr_t>(context));
+  if (contexts.empty()) return kept = number, SUCCESS;
+  return contexts.back() = number, SUCCESS;
 }
 int cuStreamIsCapturing(void*, int* status) { ENTER return *status = 0, SUCCESS; }
 int cuThreadExchangeStreamCaptureMode(int* mode) {

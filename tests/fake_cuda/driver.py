@@ -121,6 +121,10 @@ class Driver:
         """Whether threads begin without a current context, as one that has asked nothing of CUDA's."""
         self._library.fake_driver_bare(bare)
 
+    def current_context(self) -> int:
+        """The number of this thread's current context: a device's index + 1, or 0 for none."""
+        return int(self._library.fake_driver_current())
+
     def contexts(self) -> int:
         """How many contexts this thread has pushed and not popped."""
         return int(self._library.fake_driver_contexts())

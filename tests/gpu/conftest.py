@@ -6,6 +6,7 @@ without (`fake_cuda`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -125,6 +126,8 @@ def graphs(cuda_device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterat
         from ..fake_cuda.graphs import recording
 
         monkeypatch.setattr(cuda_streams.Cuda, "hand_over", lambda *_: None)
+        spare = staticmethod(lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(cuda_streams.Cuda, "spare_generator", spare)
         with recording() as made:
             yield made
         return

@@ -70,9 +70,11 @@ def test_new_inputs_and_a_weight(graphs):
 def test_a_weight_elsewhere_is_recorded_anew(graphs):
     w, f = rand(4, 4), sunk(affine)
     x = rand(3, 4)
+    kept = [w.data]  # so that no address is used again
     for call in range(10):
         if call in (4, 7):
             w.data = rand(4, 4)
+            kept.append(w.data)
         same(f(x, w), affine(x, w))
     assert graphs.made == 3 and reported(f) == set()
     other = rand(4, 4)

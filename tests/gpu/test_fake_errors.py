@@ -105,6 +105,7 @@ def test_no_context_is_left_behind(fake_gpu):
             with torch.cuda.device(index):
                 same(compiled(x, y), (x * 2 + 1, y.exp() * 3))
         assert not fake_gpu.contexts()
+        assert fake_gpu.current_context() == 1  # torch's device, as after a kernel of torch's
     assert {launch.device for launch in fake_gpu.launches} == {0, 1}
 
 

@@ -23,6 +23,14 @@ int DeviceRun::enter(int32_t device, void **stream, bool *captured) {
     return CUDA_SUCCESS;
 }
 
+// Whether this is torch's current device. A thread without a context keeps that of this device, as
+// after a kernel of torch's: libraries such as cuBLAS need one.
+static bool is_torchs(int32_t device) {
+    int32_t current = -1;
+    return cuda_driver.current_device != nullptr && !cuda_driver.current_device(&current) &&
+           current == device;
+}
+
 // Keeps a current context of the same device that is not its primary one (a green context of
 // torch), since streams belong to it.
 int DeviceRun::make_current(int32_t device) {
@@ -33,7 +41,9 @@ int DeviceRun::make_current(int32_t device) {
     int whose = -1;
     if (current != wanted && current != nullptr)
         if (int code = cuda_driver.get_device(&whose)) return code;
-    if (current != wanted && (current == nullptr || whose != number)) {
+    if (current == nullptr && is_torchs(device)) {
+        if (int code = cuda_driver.set_current(wanted)) return code;
+    } else if (current != wanted && (current == nullptr || whose != number)) {
         if (int code = cuda_driver.push(wanted)) return code;
         pushed_ = true;
     }
@@ -61,19 +71,21 @@ namespace {
 
 // driver_bind(addresses): addresses of the members of CudaDriver, in order; 0 for a missing one.
 PyObject *driver_bind(PyObject *, PyObject *addresses) {
-    void *found[7];
+    void *found[9];
     static_assert(sizeof found == sizeof cuda_driver);
-    if (!PyTuple_Check(addresses) || PyTuple_GET_SIZE(addresses) != 7)
-        return PyErr_SetString(PyExc_ValueError, "driver_bind: seven addresses"), nullptr;
-    for (int i = 0; i < 7; i++) found[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, i));
+    if (!PyTuple_Check(addresses) || PyTuple_GET_SIZE(addresses) != 9)
+        return PyErr_SetString(PyExc_ValueError, "driver_bind: nine addresses"), nullptr;
+    for (int i = 0; i < 9; i++) found[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, i));
     if (PyErr_Occurred()) return nullptr;
     *(void **)&cuda_driver.launch = found[0];
     *(void **)&cuda_driver.get_current = found[1];
     *(void **)&cuda_driver.get_device = found[2];
     *(void **)&cuda_driver.push = found[3];
     *(void **)&cuda_driver.pop = found[4];
-    *(void **)&cuda_driver.is_capturing = found[5];
-    *(void **)&cuda_driver.current_stream = found[6];
+    *(void **)&cuda_driver.set_current = found[5];
+    *(void **)&cuda_driver.is_capturing = found[6];
+    *(void **)&cuda_driver.current_stream = found[7];
+    *(void **)&cuda_driver.current_device = found[8];
     Py_RETURN_NONE;
 }
 

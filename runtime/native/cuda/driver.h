@@ -19,9 +19,12 @@ struct CudaDriver {
     int (*get_device)(int *device);      // cuCtxGetDevice: the device of the current context
     int (*push)(void *context);          // cuCtxPushCurrent_v2
     int (*pop)(void **context);          // cuCtxPopCurrent_v2
+    int (*set_current)(void *context);   // cuCtxSetCurrent
     // cuStreamIsCapturing; null in a driver without it
     int (*is_capturing)(void *stream, int *status);
     int32_t (*current_stream)(int32_t device, void **stream);  // aoti_torch_get_current_cuda_stream
+    // aoti_torch_get_current_device_index; null in a torch without it
+    int32_t (*current_device)(int32_t *device);
 };
 
 constexpr int MAX_DEVICES = 64;  // torch's limit

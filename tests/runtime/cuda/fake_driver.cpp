@@ -177,6 +177,14 @@ API int cuCtxPopCurrent_v2(void **context) {
     return begin("cuCtxPopCurrent", number(device_of(*context)));
 }
 
+API int cuCtxSetCurrent(void *context) {
+    if (!is_context(context)) return INVALID_CONTEXT;
+    int code = begin("cuCtxSetCurrent", number(device_of(context)));
+    if (code) return code;
+    if (!current.empty()) current.pop_back();
+    return current.push_back(context), code;
+}
+
 API int cuStreamIsCapturing(void *stream, int *status) {
     return *status = (int)recorded.count(stream), begin("cuStreamIsCapturing", address(stream));
 }
