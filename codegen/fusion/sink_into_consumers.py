@@ -4,11 +4,15 @@
 the step before: beside the new state it stores all that the next step computes from it without a
 shift, and all of that is in memory at once. In: the units that `fusion` made. Out: the same units;
 work that only one other kernel reads is computed there, if its operands are in memory anyway and
-that kernel already loads all but one of them. Nothing is computed twice. `schedule` uses this only
-if a plan would need more memory than eager.
+that kernel already loads all but one of them. Nothing is computed twice. `schedule` uses this for
+copies to another layout on GPUs, and for all nodes if a plan would need more memory than eager.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
 
 from ...ir.graph.effects import is_random, reads, root
 from ...ir.graph.nodes import Meta, Node
@@ -19,19 +23,24 @@ from .fuse import LIGHT, Fusion, Unit, size_in_bytes
 MAX_CHAIN = 12
 
 
-def sink(fusion: Fusion) -> None:
-    """Move all nodes that can be moved, the latest first: their operands may follow them."""
+def sink(fusion: Fusion, chosen: Callable[[Node], bool] = lambda node: True) -> None:
+    """Move all chosen nodes that can be moved, the latest first: their operands may follow them."""
     if fusion.flow.writes_memory or not fusion.enabled:
         return
     outputs = {fusion.source(node) for node in fusion.flow.graph.outputs}
     for node in reversed(fusion.flow.nodes):
-        if _may_move(fusion, node, outputs):
+        if chosen(node) and _may_move(fusion, node, outputs):
             homes = {
                 fusion.home.get(user) and fusion.unit_of(user) for user in _users(fusion, node)
             }
             reader = homes.pop() if len(homes) == 1 else None
             if reader is not None and reader is not fusion.unit_of(node):
                 _try(fusion, node, reader, outputs)
+
+
+def is_layout_copy(node: Node) -> bool:
+    """Whether the node copies a value to memory with other strides."""
+    return node.target is torch.ops.aten.clone.default and node.meta != node.args[0].meta
 
 
 def _users(fusion: Fusion, node: Node) -> list[Node]:

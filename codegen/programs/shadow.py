@@ -181,12 +181,12 @@ def tolerance(graph: Graph) -> tuple[float, float]:
     """The tolerance of the narrowest float dtype in the graph.
 
     A float64 result may be the sum of float32 values, each with the error of a float32 function.
-    TF32 has as many bits as float16.
+    TF32 keeps ten bits, and its roundings pass through all later layers: it counts as bfloat16.
     """
     found = (0.0, 0.0)
     for node in (*graph.inputs, *graph.nodes):
         if _in_tf32(node):
-            found = max(found, TOLERANCE[torch.float16])
+            found = max(found, TOLERANCE[torch.bfloat16])
         metas = node.meta if isinstance(node.meta, tuple) else (node.meta,)
         for meta in metas:
             if isinstance(meta, Meta):

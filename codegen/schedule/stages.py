@@ -18,7 +18,7 @@ from ..fusion.concat import joins
 from ..fusion.fuse import Fusion, Kinds, Unit
 from ..fusion.inline_producers import absorb
 from ..fusion.input_mutations import Moves
-from ..fusion.sink_into_consumers import sink
+from ..fusion.sink_into_consumers import is_layout_copy, sink
 from ..kernels.registry import Kernel as Replacement
 from ..kernels.registry import replaced
 from ..loops.kernel import Kernel
@@ -140,6 +140,8 @@ def _fuse(draft: Draft) -> None:
 def _sink(draft: Draft) -> None:
     if draft.sunk:
         sink(draft.fusion)
+    elif "cuda" in draft.task.kinds:
+        sink(draft.fusion, is_layout_copy)
 
 
 def _inline(draft: Draft) -> None:
@@ -231,7 +233,7 @@ STAGES = (
     Stage("copies", _copies, "copies and cats that kernels do part by part"),
     Stage("dataflow", _dataflow, "dependences, and the readers of each value"),
     Stage("fuse", _fuse, "operators join, those that save most bytes first"),
-    Stage("sink", _sink, "a value moves to its one reader, if memory is short"),
+    Stage("sink", _sink, "copies, or if memory is short any value, move to their one reader"),
     Stage("inline", _inline, "a cheap producer is computed where it is read"),
     Stage("units", _units, "the fused units, and the values that they need in memory"),
     Stage("nests", _nests, "each unit in order: a loop nest, or a call of ATen"),
