@@ -39,7 +39,7 @@ from ..triton.matmul import Configuration, Product, configurations
 from ..triton.matmul_fusion import Host
 from ..triton.tiling import Tiling
 from . import cpu
-from .timing import LEAST, MOST_BYTES, NOISE, Timing
+from .timing import LEAST, NOISE, Timing
 
 BUDGET = 0.5  # seconds of running, for a graph's products and for its other kernels
 MOST = 8  # the most products, and the most other kernels
@@ -47,7 +47,10 @@ MOST = 8  # the most products, and the most other kernels
 WORK = 1 << 20
 BYTES = 1 << 20  # bytes that another kernel moves; below, launches take the time, too
 ROUNDS = 15
-SAMPLE = 200e-6  # the least seconds between two events
+SAMPLE = 200e-6  # the least seconds between two events, if few calls take as long
+CALLS = 20  # the most calls between two events
+LAUNCH_CYCLES = 50_000  # of a GPU: more than the time in which the host launches one call
+MOST_BYTES = 4 << 30  # of all buffers
 LIBRARY, RULES = "library", "default"
 
 Run = Callable[[], Any]
@@ -341,11 +344,13 @@ def _elements(meta: Meta) -> int:
 def race(runs: Sequence[Run], seconds: float) -> list[Timing]:
     """Run each of these in turn, round after round, between events of the current stream.
 
-    Empty if the time does not suffice, or if the times of the first one vary too much.
+    The GPU sleeps until all calls of a round are launched: the events enclose kernels without the
+    host's gaps. Empty if the time does not suffice, or if the times of the first one vary too much.
     """
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def once(run: Run, times: int) -> float:
+        torch.cuda._sleep(times * LAUNCH_CYCLES)
         begin.record()
         for _ in range(times):
             run()
@@ -356,7 +361,7 @@ def race(runs: Sequence[Run], seconds: float) -> list[Timing]:
     repeat = []
     for run in runs:
         run()
-        repeat.append(max(1, round(SAMPLE / max(once(run, 2), 1e-7))))
+        repeat.append(min(CALLS, max(1, round(SAMPLE / max(once(run, 2), 1e-7)))))
     samples: list[list[float]] = [[] for _ in runs]
     spent = 0.0
     while len(samples[0]) < ROUNDS and spent < seconds:
