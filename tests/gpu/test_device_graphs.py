@@ -399,6 +399,23 @@ def test_what_was_saved_and_is_held_stays(graphs):
         kept.clear()
 
 
+def test_another_program_between_a_forward_and_its_backward(graphs):
+    """Programs share memory, but not that of saved values."""
+    ours, theirs = make_net(), make_net()
+    f, w = compile(ours, config=SINK), rand(64, 64)
+    g = sunk(lambda x, w: torch.relu(torch.relu(x @ w) @ w) @ w)
+    for _ in range(8):
+        x, wide = rand(5, 6), rand(64, 64)
+        found, wanted = f(x), theirs(x)
+        with torch.no_grad():
+            same(g(wide, w), torch.relu(torch.relu(wide @ w) @ w) @ w)
+        for y, net in ((found, ours), (wanted, theirs)):
+            net.zero_grad()
+            y.square().sum().backward()
+        for one, two in zip(ours.parameters(), theirs.parameters(), strict=True):
+            same(one.grad, two.grad)
+
+
 def test_two_forwards_before_a_backward(graphs):
     ours, theirs = make_net(), make_net()
     f = compile(ours, config=SINK)
