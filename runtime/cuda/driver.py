@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 MORE: dict[str, tuple[Any, ...]] = {
     "cuStreamIsCapturing": (_P, _TO_INT),
     "cuThreadExchangeStreamCaptureMode": (_TO_INT,),
+    "cuCtxSynchronize": (),
     "cuKernelGetFunction": (_TO_P, _P),
     "cuFuncLoad": (_P,),
 }
@@ -107,7 +108,8 @@ class Function(NamedTuple):
 
 class Library:
     """A cubin loaded by the driver. After its last reference is gone, a later `load` unloads it,
-    since objects of a dead cycle may call each other until the garbage collection ends."""
+    since objects of a dead cycle may call each other until the garbage collection ends, and
+    kernels that were launched may still run."""
 
     def __init__(self, handle: int, driver: Driver) -> None:
         self.handle = handle
@@ -279,10 +281,23 @@ class Driver:
         """Unload libraries that died before the last garbage collection: no object can launch their
         kernels."""
         now = collections()
-        for item in [one for one in self.dead if one[1] < now]:
+        gone = [one for one in self.dead if one[1] < now]
+        if not gone or not self._idle():
+            return
+        for item in gone:
             self.dead.remove(item)
             self._prepared.clear()  # the driver may reuse a handle
             item[0].unload()
+
+    def _idle(self) -> bool:
+        """Wait for the kernels of all devices; False if that is not possible now, for example
+        while a CUDA graph is being recorded."""
+        wait = self.functions.get("cuCtxSynchronize")
+        for device in self._contexts if wait is not None else ():
+            with self.current(device):
+                if wait():
+                    return False
+        return True
 
     def prepare(self, function: int, name: str, shared: int, device: int) -> None:
         """Prepare a kernel for a device: retain the context, load the code, allow its shared

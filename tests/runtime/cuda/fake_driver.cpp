@@ -230,6 +230,8 @@ API int cuLibraryGetKernel(void **kernel, void *library, const char *name) {
     return *kernel = &found->second, 0;
 }
 
+API int cuCtxSynchronize() { return begin("cuCtxSynchronize"); }
+
 API int cuLibraryUnload(void *library) {
     if (int failed = begin("cuLibraryUnload")) return failed;
     std::lock_guard<std::mutex> held(lock);

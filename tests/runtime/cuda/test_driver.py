@@ -443,6 +443,24 @@ def test_a_library_goes_with_its_last_program(fake):
     assert other.keep.handle != more.keep.handle
 
 
+@pytest.mark.parametrize("code", [0, 900])
+def test_a_library_goes_when_the_device_is_idle(fake, code):
+    """Kernels that were launched may still run. 900: a CUDA graph is being recorded."""
+    run = executor.load(spec(1, 1, launch("k 8", (0,)), outputs=(0,)))
+    run(torch.zeros(1))
+    del run
+    gc.collect()
+    fake.forget()
+    if code:
+        fake.fail("cuCtxSynchronize", code)
+    kept = kernel("other 8")
+    calls = [line.split()[0] for line in fake.log()]
+    assert fake.library.fake_cuda_libraries() == (2 if code else 1)
+    assert ("cuLibraryUnload" in calls) == (not code)
+    assert code or calls.index("cuCtxSynchronize") < calls.index("cuLibraryUnload")
+    del kept
+
+
 def test_a_running_program_keeps_its_library(fake):
     """Also where its last reference goes during the call."""
     holder = [executor.load(spec(1, 2, alloc(1, 1), *[launch("k 8", (0,))] * 2, outputs=(1,)))]
