@@ -25,12 +25,15 @@ from ..loops import axis_order, loop_nest, online_reductions
 from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
 from ..loops.values import Values
 from .arguments import DIVISOR
-from .tiling import plan_of
+from .tiling import WARP, plan_of
 
 LONG = 8192  # row length from which on one program should not reduce a row alone
 MUCH = 65536  # elements that one program should not read alone
 SHORT = 1024  # the fewest elements of a part
 ROUNDS = 4  # programs of the first nest per multiprocessor
+THREADS = 2048  # threads that a multiprocessor holds at a time
+ACROSS_MUCH = 8192  # as MUCH, where the elements of a row are not contiguous
+ACROSS_SHORT = 128  # as SHORT, there: rows side by side make the programs wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,21 @@ def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | 
     if any(value.op == "scan" for value in nest.values) or nest.scatters:
         return None
     nest = loop_nest.collapse(nest)
-    programs = plan_of(nest).programs
+    plan = plan_of(nest)
+    programs, threads = plan.programs, plan.programs * plan.warps * WARP
     much = nest.rows * nest.columns // max(1, programs)
-    if programs >= 2 * multiprocessors or (
-        nest.columns <= longest and much <= MUCH * longest // LONG
-    ):
-        return None
-    parts = _parts(nest, -(-ROUNDS * multiprocessors // programs), SHORT * longest // LONG)
+    if plan.across:  # programs of few warps: only threads say whether they fill the device
+        if threads >= THREADS * multiprocessors or much <= ACROSS_MUCH * longest // LONG:
+            return None
+        wanted = -(-ROUNDS * THREADS * multiprocessors // threads)
+        shortest = max(1, ACROSS_SHORT * longest // LONG)
+    else:
+        short = nest.columns <= longest and much <= MUCH * longest // LONG
+        if programs >= 2 * multiprocessors or short:
+            return None
+        wanted = -(-ROUNDS * multiprocessors // programs)
+        shortest = SHORT * longest // LONG
+    parts = _parts(nest, wanted, shortest)
     return None if parts is None else _Splitter(nest, parts).split()
 
 
@@ -97,8 +108,6 @@ class Parts:
 
 def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
     """Parts of equal length, if a number near the wanted one allows them."""
-    if nest.rows > 1 and not _neighbours(nest):
-        shortest = max(1, shortest // 32)  # rows side by side make the programs wide
     wanted = min(wanted, nest.columns // max(1, shortest))
     if wanted < 2:
         return None
@@ -119,11 +128,6 @@ def _parts(nest: LoopNest, wanted: int, shortest: int) -> Parts | None:
     if length >= 4 * DIVISOR:  # parts begin at addresses where wide loads are possible
         length = -(-length // DIVISOR) * DIVISOR
     return Parts(whole, -(-size // length), length, True)
-
-
-def _neighbours(nest: LoopNest) -> bool:
-    """Whether elements of a row are contiguous in some tensor."""
-    return any(abs(index.strides[-1]) == 1 for index in loop_nest.indices(nest) if nest.inner)
 
 
 class _Splitter:

@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic, product
 from ..loops import loop_nest
-from ..loops.loop_nest import LoopNest
+from ..loops.loop_nest import Index, LoopNest
 from .arguments import DIVISOR, INT32, blocks, is_multiple, most, weight
 from .memory import straight
 
@@ -21,7 +21,10 @@ LINE = 1024  # elements of a pointwise tile
 SQUARE = 32  # side of a tile for transposes
 COLUMN_BLOCK = 2048  # columns per block of long contiguous rows
 REGISTERS = 32768  # 32-bit registers, of all threads of a program, that a row may fill
-ACROSS = 32  # rows of a tile whose elements are not contiguous: 128 bytes side by side
+ACROSS = 32  # rows of a tile whose elements are not contiguous
+BESIDE = 256  # bytes of such rows side by side that a tile reads of each element, if it reads once
+FOLDED_TILE = 4096  # elements of a tile of such rows that are read once
+LEAST = 128  # the fewest bytes of such rows side by side: one line of a cache
 PER_THREAD = 16  # elements of a tile with reductions per thread
 MOST_WARPS = 16
 MOST_COLUMNS = 16384  # columns of a row that is held as a whole
@@ -98,6 +101,11 @@ class Plan:
     def wide(self) -> bool:
         """Whether positions of elements need 64 bits."""
         return any(dim.wide for dim in self.dims)
+
+    @property
+    def across(self) -> bool:
+        """Whether it reduces rows whose elements are not contiguous, several of them at a time."""
+        return self.nest.has_reduction and not _side_by_side(self.nest)
 
     @property
     def around(self) -> Dim | None:
@@ -311,10 +319,11 @@ def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
         if is_symbolic(columns.extent):
             block = min(block, columns.block)
         columns = replace(columns, block=block, looped=True)
-    limit = max(1, TILE // columns.block) if side_by_side else ACROSS
+    limit = max(1, TILE // columns.block) if side_by_side else _across(nest)
     if columns.block == 1 and columns.looped:
         limit = LANES
-    limit = tiling.rows or _shared_out(product(nest.outer), limit, 1 if side_by_side else SHORT)
+    least = 1 if side_by_side else min(limit, LEAST // _narrowest(nest))
+    limit = tiling.rows or _shared_out(product(nest.outer), limit, least)
     if _divides(nest, range(n_outer)):
         rows = _dim("r", nest, (n_outer - 1,), limit, "[:, None]")
         return (*_numbers(nest, range(n_outer - 1)), rows, *walked, columns)
@@ -331,10 +340,22 @@ def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:
         return (held, block) if side_by_side else (1, 1)
     if side_by_side:
         return held, block
-    folds_once = max(loop_nest.phases(nest)) <= 1 and not any(
+    if not _reads_once(nest):
+        return held, STRIDED_BLOCK
+    block = min(STRIDED_BLOCK, FOLDED_TILE // _across(nest))
+    return min(held, block), block
+
+
+def _reads_once(nest: LoopNest) -> bool:
+    """Whether one pass over the rows is enough, and leaves one value per row."""
+    return max(loop_nest.phases(nest)) <= 1 and not any(
         nest.moves_inner(store.index) for store in nest.stores
     )
-    return min(held, STRIDED_BLOCK) if folds_once else held, STRIDED_BLOCK
+
+
+def _across(nest: LoopNest) -> int:
+    """Rows of a tile whose elements are not contiguous."""
+    return max(ACROSS, BESIDE // _narrowest(nest)) if _reads_once(nest) else ACROSS
 
 
 def _words(nest: LoopNest) -> float:
@@ -376,11 +397,27 @@ def _nested(nest: LoopNest, limit: int) -> tuple[Dim, tuple[Dim, ...]]:
 
 
 def _side_by_side(nest: LoopNest) -> bool:
-    """Whether the elements of a row are contiguous in some tensor; True without rows or columns."""
+    """Whether the elements of a row are contiguous in some tensor; True without rows or columns.
+
+    Only tensors that are as large as others count: a column beside a matrix is contiguous along the
+    columns of that matrix.
+    """
     if not nest.inner or not nest.outer:
         return True
-    steps = [index.strides[-1] for index in loop_nest.indices(nest) if nest.moves_inner(index)]
-    return not steps or min(weight(abs(step)) for step in steps) <= 1
+    found = [
+        (weight(_reach(nest, index)), weight(abs(index.strides[-1])))
+        for _buffer, index in loop_nest.accesses(nest)
+        if nest.moves_inner(index)
+    ]
+    most_of_all = max((reach for reach, _step in found), default=0)
+    return min((step for reach, step in found if reach * SHORT > most_of_all), default=0) <= 1
+
+
+def _reach(nest: LoopNest, index: Index) -> Any:
+    """The number of elements that an index reaches."""
+    sizes = nest.outer + nest.inner
+    pairs = zip(sizes, index.strides, strict=True)
+    return product(size for size, step in pairs if is_symbolic(step) or step != 0)
 
 
 def _square(nest: LoopNest) -> tuple[Dim, ...] | None:

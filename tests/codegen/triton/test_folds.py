@@ -322,8 +322,36 @@ def test_what_is_split():
     assert 264 <= parts <= 1056 and whole <= 4
     parts, _whole = programs_of((1 << 24,))
     assert 264 <= parts <= 1056
-    parts, _whole = programs_of((16384, 4096), columns=True)
-    assert 264 <= parts <= 2112
+
+
+def kernels_of_columns(nest):
+    return [triton.render(one) for one in triton_split.split(nest, 132).nests]
+
+
+@pytest.mark.parametrize("rows", [2048, 65536])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_folds_of_columns_fill_a_device(rows, dtype):
+    """Threads for all multiprocessors, lines of a cache side by side, 16 elements or more per thread."""
+    x = torch.empty(rows, 4096, dtype=dtype, device="meta").t()
+    build = Build("sum", (4096,), (rows,))
+    value = build.cast(build.load(x), torch.float32)
+    total = build.reduce("sum", value)
+    build.store_to(total, torch.empty(4096, device="meta"), row=True)
+    parts, _whole = kernels_of_columns(build.nest())
+    assert parts.constants["RBLOCK"] * dtype.itemsize >= 128
+    assert parts.programs * parts.warps * 32 >= 132 * 2048 * min(1, rows / 32768)
+    tile = parts.constants["RBLOCK"] * parts.constants["CBLOCK"]
+    assert tile == 16 * parts.warps * 32
+
+
+def test_a_column_beside_a_matrix_does_not_turn_a_fold():
+    """Sums of columns of x * r: r is contiguous along the columns, x is not."""
+    x, r = torch.empty(4096, 512, device="meta"), torch.empty(4096, 1, device="meta")
+    build = Build("sum", (512,), (4096,))
+    product = build.op("mul", build.load(x.t()), build.load(r.expand(4096, 512).t()))
+    build.store_to(build.reduce("sum", product), torch.empty(512, device="meta"), row=True)
+    parts, _whole = kernels_of_columns(build.nest())
+    assert parts.constants["RBLOCK"] >= 32
 
 
 # -- long rows in two walks ---------------------------------------------------------------------------
