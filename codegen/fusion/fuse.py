@@ -25,7 +25,7 @@ from ..loops.affine import Map
 from ..loops.extents import dense, estimated
 from ..lower import scatter
 from ..lower.builder import CONSTANTS, Rule, first_meta, rule_for, scatters
-from . import rowwise
+from . import column_folds, rowwise
 from .places import identity, place_of, places, row_places
 from .precedence import Placed
 
@@ -111,6 +111,7 @@ class Fusion:
     ) -> None:
         self.flow, self.kinds, self.near = flow, kinds, near
         self.alone, self.refused, self.begun = alone, refused, begun
+        self.across = column_folds.found(flow) if "cuda" in kinds else {}
         self.first_open = 0  # number of the first unit that may be joined
         self.units: list[Unit] = []
         self.home: dict[Node, Unit] = {}
@@ -128,6 +129,7 @@ class Fusion:
                 self._place_get(node)
             elif not is_plain_view(node):
                 self._place(node)
+        column_folds.settle(self)
 
     @property
     def enabled(self) -> bool:
@@ -225,6 +227,7 @@ class Fusion:
             unit.shape, unit.folded = (
                 _space(node, rule) if unit.rows is None else ((unit.rows,), None)
             )
+            unit.folded = None if node in self.across else unit.folded
             self._enter(node, rule, unit)
 
     def _new(self, node: Node, before: list[Unit]) -> Unit:
@@ -341,7 +344,10 @@ class Fusion:
                 self.apart.setdefault(node, []).append((unit, "NF705"))
             elif unit.device == device:
                 open_ones.append(unit)
-        return sorted(open_ones, key=lambda unit: (-saved[unit], -unit.number))
+        # on a GPU a row value belongs to the kernel of its rows: alone it is one more launch
+        wide = device is not None and device.type == "cuda"
+        sizes = {unit: estimated(unit.shape or ()) if wide else 0 for unit in open_ones}
+        return sorted(open_ones, key=lambda unit: (-saved[unit], -sizes[unit], -unit.number))
 
     def _against(
         self, node: Node, rule: Rule, unit: Unit, before: list[Unit]
@@ -378,6 +384,11 @@ class Fusion:
         """The map of the node's result in the unit's iteration, None if there is none."""
         assert unit.shape is not None
         shape, folded = _space(node, rule)
+        if self.across and rule.kind != "pointwise":
+            if node in self.across:
+                return column_folds.place_in(self, node, unit)
+            if column_folds.rows_of(self, unit) not in (None, folded):
+                return None
         if rule.kind == "scatter":
             plain = unit.rows is None and unit.folded is None and shape == unit.shape
             full = identity(unit.shape)
@@ -404,7 +415,8 @@ class Fusion:
             return full
         if node.target not in LIGHT and any(member.target in LETTERS for member in unit.nodes):
             return None  # operators after a product are computed for one number at a time
-        for where in places(unit.shape, unit.folded, unit.where, shape):
+        members = column_folds.without(self, unit.where)
+        for where in places(unit.shape, unit.folded, members, shape):
             if self._all_agree(node, rule, where, shape, unit):
                 return where
         return None
@@ -458,7 +470,7 @@ class Fusion:
         where = affine.clean(where, operand.meta.shape, axes)
         node = operand
         inside = self.source(operand) in unit.where
-        if inside and scatters(self.source(operand)):
+        if inside and (scatters(self.source(operand)) or self.source(operand) in self.across):
             return False  # its value is complete only when the kernel has ended
         while is_plain_view(node):
             if inside:
@@ -475,7 +487,7 @@ class Fusion:
         unit.nodes.append(node)
         self.home[node] = unit
         self._note(node, unit)
-        if rule.kind != "pointwise" and unit.rows is None:
+        if rule.kind != "pointwise" and unit.rows is None and node not in self.across:
             unit.folded = _space(node, rule)[1]
         self._enter(node, rule, unit, place)
         unit.put_after(before)
@@ -489,7 +501,8 @@ class Fusion:
             if rule.kind == "pointwise":
                 place = self._place_in(node, rule, unit) if place is None else place
                 assert place is not None
-            elif rule.kind == "scatter":  # its value exists at no position of the iteration
+            elif rule.kind == "scatter" or node in self.across:
+                # its value exists at no position of the iteration
                 place = (affine.zero(len(unit.shape or ())),) * len(meta.shape)
             else:
                 place = place_of(
@@ -529,7 +542,7 @@ class Fusion:
         if node.op == "get":
             return True
         rule = self.rules[node]
-        if rule.kind == "scatter":
+        if rule.kind == "scatter" or node in self.across:
             return self._place_in(node, rule, trial) is not None
         if trial.rows is not None:
             return self._place_in_rows(node, rule, trial) is not None

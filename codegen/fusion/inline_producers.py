@@ -11,6 +11,8 @@ calls `absorb` before units of one operator are left to ATen.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir.graph.effects import is_random
 from ...ir.graph.nodes import Meta, Node
 from ...ir.ops.may_raise import may_raise
@@ -22,6 +24,7 @@ from ..loops.extents import estimated
 from ..loops.loop_nest import LoopNest
 from . import nest_builder
 from .fuse import LIGHT, MAX_BUFFERS, MAX_NODES, Fusion, Unit
+from .places import row_places
 
 VECTOR_BYTES = 64  # the vector size for the decision; it holds for other machines too
 MAX_READS = 4  # reads of a value that is computed at each of them
@@ -113,7 +116,19 @@ def _has_room(fusion: Fusion, unit: Unit, reader: Unit, size: int) -> bool:
     taken = [other for other, into in fusion.absorbed.items() if reader in into]
     count = sum(len(one.nodes) for one in (unit, reader, *taken))
     loaded = sum(len(one.reads) for one in (unit, reader, *taken))
-    return count <= MAX_NODES and loaded <= MAX_BUFFERS and estimated(reader.shape or ()) <= size
+    fits = count <= MAX_NODES and loaded <= MAX_BUFFERS
+    return fits and estimated(_computed_at(unit, reader)) <= size
+
+
+def _computed_at(unit: Unit, reader: Unit) -> tuple[Any, ...]:
+    """The sizes of the positions at which the reader would compute the unit's values. On a GPU a
+    value of a row is computed once per row.
+    """
+    shape, folded = reader.shape or (), reader.folded
+    if reader.device is None or reader.device.type != "cuda" or folded is None:
+        return shape
+    rows = [sizes for sizes, _where in row_places(shape, folded)]
+    return rows[0] if unit.shape in rows else shape
 
 
 def _try(fusion: Fusion, unit: Unit, readers: tuple[Unit, ...]) -> None:

@@ -23,6 +23,8 @@ from ..loops.loop_nest import Index, LoopNest
 from ..loops.values import unroll
 from ..lower.builder import At, Builder, scatters
 from ..lower.matmul import rows_in_order, rows_together
+from ..lower.reduction import addend
+from . import column_folds
 from .fuse import Fusion, Unit
 from .places import identity
 
@@ -144,6 +146,13 @@ class _NestBuilder:
         return self.builder.add(loop_nest.Value(op, args, node.meta.dtype, (number, index)))
 
     def stored_value(self, node: Node) -> tuple[Node, Map, int]:
+        """(the node, where it is stored, the value)."""
+        if node in self.fusion.across:
+            assert self.unit.shape is not None
+            place = column_folds.result_place(self.fusion, node, self.unit.shape)
+            where = affine.clean(self.to_axes(place), node.meta.shape, self.axes)
+            element = self.to_axes(identity(self.unit.shape))
+            return node, where, addend(At(self.builder, node, where), element).number
         where = affine.clean(self.to_axes(self.unit.where[node]), node.meta.shape, self.axes)
         return node, where, self.element(node, where)
 
@@ -195,7 +204,8 @@ class _NestBuilder:
             meta, whole = node.meta, self.fusion.flow.memory(node).meta
             buffer = loop_nest.Buffer(node.name, meta.dtype, meta.shape, meta.stride, written=True)
             index = affine.address(where, meta.stride, meta.offset - whole.offset, len(self.axes))
-            written.append(loop_nest.Store(len(self.buffers), index, value))
+            across = node in self.fusion.across
+            written.append(loop_nest.Store(len(self.buffers), index, value, None, across))
             self.buffers.append(buffer)
         for node, value, index, scatter in placed:
             meta = node.meta

@@ -121,12 +121,17 @@ class Store:
     element.
 
     The value has the buffer's dtype. `scatter`: the positions depend on data; no reductions.
+
+    across  what is stored is the sum of the value over the outer axes, along which the index does
+            not move. The value has the accumulator's type, and the sum is cast to the buffer's.
+            GPUs only (`triton.column_folds`)
     """
 
     buffer: int
     index: Index
     value: int
     scatter: Scatter | None = None
+    across: bool = False
 
     @property
     def needs(self) -> tuple[int, ...]:
@@ -249,6 +254,11 @@ class LoopNest:
     def scatters(self) -> bool:
         """Whether it stores at data-dependent positions."""
         return any(store.scatter is not None for store in self.stores)
+
+    @property
+    def folds_across(self) -> bool:
+        """Whether it also reduces over its rows."""
+        return any(store.across for store in self.stores)
 
     @property
     def content(self) -> Any:
@@ -430,7 +440,10 @@ def check(nest: LoopNest) -> None:
         if value.op in LOADS and nest.buffers[value.attr[0]].written:
             raise ValueError(f"{nest.name}: value {number} loads from a written buffer")
     for store in nest.stores:
-        if nest.values[store.value].dtype != nest.buffers[store.buffer].dtype:
+        if store.across and any(store.index.strides[: len(nest.outer)]):
+            raise ValueError(f"{nest.name}: {store} reduces over axes that it moves along")
+        same = nest.values[store.value].dtype == nest.buffers[store.buffer].dtype
+        if not same and not store.across:
             raise ValueError(f"{nest.name}: {store} stores another dtype than the buffer's")
         if store.scatter is not None and (nest.has_reduction or store.scatter.how not in MERGES):
             raise ValueError(f"{nest.name}: {store} cannot scatter")
@@ -458,6 +471,7 @@ def text(nest: LoopNest) -> str:
     for store in nest.stores:
         to = f"{nest.buffers[store.buffer].name}{_index_text(store.index)}"
         said = "" if store.scatter is None else f" v{store.scatter.offset} {store.scatter.how}"
+        said += " sum over rows" if store.across else ""
         lines.append(f"  {to}{said} = v{store.value}")
     return "\n".join(lines)
 

@@ -98,10 +98,19 @@ def folded(at: At, dtype: torch.dtype) -> Scalar:
     return at.full(at.arg(0), _operand_map(at)).to(dtype)
 
 
+def addend(at: At, where: Map) -> Scalar:
+    """The element at `where` of the operand of a sum, in the type of the accumulator."""
+    exact = at.arg(3, "dtype") is not None or not at.dtype.is_floating_point
+    return at.full(at.arg(0), where).to(at.dtype if exact else at.math).to(at.math)
+
+
+def _sum(at: At) -> Scalar:
+    return addend(at, _operand_map(at)).reduce("sum")
+
+
 def _fold(kind: str) -> Callable[[At], Scalar]:
     def build(at: At) -> Scalar:
-        given = at.arg(3, "dtype") if kind == "sum" else None
-        exact = given is not None or not at.dtype.is_floating_point
+        exact = not at.dtype.is_floating_point
         return folded(at, at.dtype if exact else at.math).to(at.math).reduce(kind)
 
     return build
@@ -263,7 +272,7 @@ def _bool_result(node: Node) -> bool:
 DIMS = fold_dims()
 
 fill(number_result, {
-    (aten.sum.default, aten.sum.dim_IntList): _fold("sum"),
+    (aten.sum.default, aten.sum.dim_IntList): _sum,
     (aten.prod.default, aten.prod.dim_int): _fold("prod"),
     (aten.amax.default, aten.max.default): _fold("max"),
     (aten.amin.default, aten.min.default): _fold("min"),

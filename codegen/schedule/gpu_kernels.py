@@ -28,7 +28,7 @@ from ...runtime.program.program import DeviceLaunch
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import LoopNest
 from ..plan_cache import serialize
-from ..triton import compiler, matmul_fusion, renderer, scatter
+from ..triton import column_folds, compiler, matmul_fusion, renderer, scatter
 from ..triton.matmul import Configuration
 from ..triton.matmul_fusion import Hosts
 from ..triton.renderer import TritonKernel
@@ -204,10 +204,10 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
     aligned |= looked_at
     everything = tuple(range(len(nodes)))
 
-    def of(nest: LoopNest, places: tuple[int, ...]) -> Part:
+    def of(nest: LoopNest, places: tuple[int, ...], programs: int = 0) -> Part:
         here = [place for place, one in enumerate(places) if one in aligned]
         tiling = nest.hints.tiling or Tiling()
-        text = renderer.render(anonymous(nest), aligned=here, tiling=tiling)
+        text = renderer.render(anonymous(nest), aligned=here, tiling=tiling, programs=programs)
         return _part(text, kernel.nest.name, places, gpu, looked_at)
 
     if kernel.host is not None:
@@ -216,11 +216,14 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
     if kernel.nest.scatters:
         several = scatter.split(kernel.nest)
         return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
-    parts = split(kernel.nest, gpu.multiprocessors)
+    parts, programs = split(kernel.nest, gpu.multiprocessors), 0
+    if kernel.nest.folds_across:
+        parts, programs = column_folds.split(kernel.nest, gpu.multiprocessors)
     if parts is None:
         return OnDevice((of(kernel.nest, everything),))
     aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
-    found = [of(nest, places) for nest, places in zip(parts.nests, parts.places, strict=True)]
+    pairs = zip(parts.nests, parts.places, strict=True)
+    found = [of(nest, places, programs * nest.folds_across) for nest, places in pairs]
     return OnDevice(tuple(found), tuple(one.size * one.dtype.itemsize for one in parts.between))
 
 

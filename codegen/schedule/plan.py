@@ -16,6 +16,7 @@ from ...ir.graph.effects import reads, root
 from ...ir.graph.nodes import Graph, Node
 from ..fusion import input_mutations
 from ..fusion.fuse import KINDS, Kinds
+from ..fusion.row_sums import row_sums
 from ..fusion.spread import spread
 from ..loops.kernel import Kernel
 from . import inplace, peak_memory, step_order
@@ -43,7 +44,9 @@ def plan(graph: Graph, fuse: bool = True, kinds: Kinds = KINDS) -> Plan:
     """
     if not fuse or not kinds:
         return _best(Task(graph, {}, frozenset()))
-    graph, moves = input_mutations.sunk(spread(graph))
+    graph = spread(graph)
+    graph = row_sums(graph) if "cuda" in kinds else graph
+    graph, moves = input_mutations.sunk(graph)
     return _best(Task(graph, moves, kinds))
 
 

@@ -17,7 +17,7 @@ from ...ir.symbolic.expr import Expr
 from ..loops import loop_nest, online_reductions, operators
 from ..loops.lines import Lines
 from ..loops.loop_nest import Index, Value
-from . import memory, reductions
+from . import column_folds, memory, reductions
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
 from .tiling import Dim, Plan
@@ -59,6 +59,10 @@ class Writer:
 
     def write(self) -> Lines:
         self._places()
+        if self.plan.shared is not None:
+            self.spreads = False  # what all rows share is loaded before there is a row
+            column_folds.walk(self, self.plan.shared)
+            return self.body
         looped = next((dim for dim in self.plan.dims if dim.looped and dim.constant), None)
         if looped is not None:
             reductions.walk(self, looped)
@@ -87,7 +91,7 @@ class Writer:
 
     def _places(self) -> None:
         """Declare the variables of all dimensions that follow from the program's number."""
-        spread = [dim for dim in self.plan.dims if not dim.looped]
+        spread = [dim for dim in self.plan.dims if not (dim.looped or dim.shared)]
         number = "tl.program_id(0)"
         several = [dim for dim in spread if not dim.single]
         if len(several) > 1:
@@ -117,15 +121,26 @@ class Writer:
             self.body.put(f"{dim.name} = {whole if dim.looped else part}")
         else:
             part = f"({part})" if "//" in part else part
-            part = f"{part}.to(tl.int64)" if dim.wide and not dim.looped else part
+            walked = dim.looped or dim.shared
+            part = f"{part}.to(tl.int64)" if dim.wide and not walked else part
             base = "" if part == "0" else f"{part} * {dim.constant} + "
-            base = f"{part} + " if dim.looped else base
-            line = f"{base}tl.arange(0, {dim.constant}){dim.view}"
-            wide = ".to(tl.int64)" if dim.wide and dim.looped else ""
+            base = f"{part} + " if walked else base
+            line = f"{base}{self._lanes(dim)}{dim.view}"
+            wide = ".to(tl.int64)" if dim.wide and walked else ""
             self.body.put(f"{dim.name} = ({line}){wide}" if wide else f"{dim.name} = {line}")
         if dim.masked:
             self.body.put(f"{dim.name}_mask = {dim.name} < {self.numbers.text(dim.extent)}")
         self._axes(dim)
+
+    def _lanes(self, dim: Dim) -> str:
+        """The elements of a dimension in a tile. A thread that keeps sums over rows takes as many
+        neighbours as it stores sums at a time: with wider loads of narrow elements, each row would
+        change threads by way of shared memory.
+        """
+        lanes = f"tl.arange(0, {dim.constant})"
+        if self.plan.shared is None or dim.shared or dim.block < column_folds.NEIGHBOURS:
+            return lanes
+        return f"tl.max_contiguous({lanes}, {column_folds.NEIGHBOURS})"
 
     def _narrow(self, text: str, *of: Any) -> str:
         """A scalar in 32 bits: a number of programs fits, even if the numbers that it is computed

@@ -82,18 +82,20 @@ def render(
     aligned: Sequence[int] = (),
     fp_fusion: bool = False,
     tiling: Tiling = Tiling(),  # noqa: B008 - frozen
+    programs: int = 0,
 ) -> TritonKernel:
     """The kernel of a nest. `aligned`: buffers that start at a multiple of 16 bytes.
 
-    `tiling`: the tile, if it is not that of the rules. Sizes, strides and offsets that are
-    expressions are numbers of the launch; one text serves them all. A nest that scatters must have
+    `tiling`: the tile, if it is not that of the rules. `programs`: see `column_folds.split`. Sizes,
+    strides and offsets that are expressions are numbers of the launch; one text serves them all. A
+    nest that scatters must have
     been split (`scatter`). KeyError: an operator or dtype that Triton text lacks. BuildError: a
     nest that Triton text cannot express; the caller then runs the operators one by one.
     """
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called only by the program", found=nest.name)
     parameters = names(nest.buffers)
-    plan: Plan = plan_of(nest, tiling)
+    plan: Plan = plan_of(nest, tiling, programs)
     numbers = Numbers()
     body = Writer(plan, parameters, numbers).write()
     arguments = [

@@ -67,7 +67,7 @@ def split(nest: LoopNest, multiprocessors: int, longest: int = LONG) -> Split | 
     folds = any(value.op == "reduce" for value in nest.values)
     if not folds or is_symbolic(sizes) or nest.tiled is not None or nest.may_fail:
         return None
-    if any(value.op == "scan" for value in nest.values) or nest.scatters:
+    if any(value.op == "scan" for value in nest.values) or nest.scatters or nest.folds_across:
         return None
     nest = loop_nest.collapse(nest)
     plan = plan_of(nest)

@@ -26,6 +26,8 @@ BESIDE = 256  # bytes of such rows side by side that a tile reads of each elemen
 FOLDED_TILE = 4096  # elements of a tile of such rows that are read once
 LEAST = 128  # the fewest bytes of such rows side by side: one line of a cache
 PER_THREAD = 16  # elements of a tile with reductions per thread
+REGISTERS_OF_ALL = 65536  # of a multiprocessor
+AHEAD = 98304  # bytes of shared memory that a program may fill with rows that it needs next
 MOST_WARPS = 16
 MOST_COLUMNS = 16384  # columns of a row that is held as a whole
 OWN = 16  # registers of a thread for everything but the elements
@@ -47,6 +49,7 @@ class Dim:
         looped  one program walks all of it; with an empty `constant` one element at a time, around
                 the other dimensions
         full    its tile is known to be inside: no masks
+        shared  so many programs walk it, each every `shared`-th block
 
     The extent may be an expression. Then a mask ends the last tile, and a call has as many programs
     as it needs, and none if there is no element.
@@ -60,6 +63,7 @@ class Dim:
     view: str = ""
     looped: bool = False
     full: bool = False
+    shared: int = 0
 
     @property
     def masked(self) -> bool:
@@ -80,6 +84,8 @@ class Dim:
 
     @property
     def programs(self) -> Any:
+        if self.shared:
+            return self.shared
         whole = self.looped or most(self.extent) <= self.block
         return 1 if whole else blocks(self.extent, self.block)
 
@@ -106,6 +112,11 @@ class Plan:
     def across(self) -> bool:
         """Whether it reduces rows whose elements are not contiguous, several of them at a time."""
         return self.nest.has_reduction and not _side_by_side(self.nest)
+
+    @property
+    def shared(self) -> Dim | None:
+        """The rows, if programs walk them that keep sums over them."""
+        return next((dim for dim in self.dims if dim.shared), None)
 
     @property
     def around(self) -> Dim | None:
@@ -161,10 +172,14 @@ class Tiling:
     warps: int = 0
 
 
-def plan_of(nest: LoopNest, tiling: Tiling = Tiling()) -> Plan:  # noqa: B008 - frozen
-    """The tile that the rules choose, with the overrides of `tiling`."""
+def plan_of(nest: LoopNest, tiling: Tiling = Tiling(), programs: int = 0) -> Plan:  # noqa: B008
+    """The tile that the rules choose, with the overrides of `tiling`. `programs`: of a nest that
+    also reduces over its rows.
+    """
     nest = loop_nest.collapse(nest)
-    if nest.has_reduction or nest.outer:
+    if nest.folds_across:
+        dims = _shared_rows(nest, tiling, programs)
+    elif nest.has_reduction or nest.outer:
         dims = _rows_by_columns(nest, tiling)
     else:
         dims = _square(nest) or _planes(nest) or (_line(nest),)
@@ -182,10 +197,39 @@ def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
     """
     if not (nest.has_reduction or nest.outer):
         return 8
+    if nest.folds_across:
+        return PER_THREAD // 2  # the sums are registers too, and two programs are to fit
     if any(dim.looped for dim in dims):
         return 8 if _side_by_side(nest) and _narrowest(nest) >= 4 else PER_THREAD
     crowded = OWN + PER_THREAD * _words(nest) > 64 and tile >= PER_THREAD * WARP * MOST_WARPS
     return 2 * PER_THREAD if crowded else PER_THREAD
+
+
+def resident(plan: Plan) -> int:
+    """About how many programs of a nest that also reduces over its rows a multiprocessor holds at
+    a time.
+    """
+    threads = plan.warps * WARP
+    each = product(dim.block for dim in plan.dims) // threads
+    sums = sum(store.across for store in plan.nest.stores)
+    registers = int(OWN + each * (_words(plan.nest) + sums))
+    return max(1, REGISTERS_OF_ALL // (threads * -(-registers // 8) * 8))
+
+
+def stages(plan: Plan) -> int:
+    """How many rows of such a nest are on their way at a time: the current one, and those that are
+    loaded into shared memory meanwhile.
+    """
+    nest, tile = plan.nest, product(dim.block for dim in plan.dims)
+    n_outer = len(nest.outer)
+    found = {
+        value.attr: nest.buffers[value.attr[0]].dtype.itemsize
+        for value in nest.values
+        if value.op in loop_nest.LOADS
+        and nest.moves_inner(value.attr[1])
+        and any(value.attr[1].strides[:n_outer])
+    }
+    return min(3, 1 + AHEAD // max(1, tile * sum(found.values())))
 
 
 def choices(nest: LoopNest) -> list[Tiling]:
@@ -328,6 +372,15 @@ def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
         rows = _dim("r", nest, (n_outer - 1,), limit, "[:, None]")
         return (*_numbers(nest, range(n_outer - 1)), rows, *walked, columns)
     return _dim("r", nest, range(n_outer), limit, "[:, None]"), *walked, columns
+
+
+def _shared_rows(nest: LoopNest, tiling: Tiling, programs: int) -> tuple[Dim, ...]:
+    """Rows that several programs share, each row held as a whole."""
+    n_outer = len(nest.outer)
+    columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), MOST_COLUMNS, "[None, :]")
+    limit = tiling.rows or max(1, TILE // columns.block)
+    rows = _dim("r", nest, range(n_outer), limit, "[:, None]")
+    return replace(rows, shared=programs), columns
 
 
 def _limits(nest: LoopNest, side_by_side: bool) -> tuple[int, int]:

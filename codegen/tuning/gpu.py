@@ -177,6 +177,7 @@ def nests(made: Plan) -> list[Question]:
 
     def work(kernel: Kernel) -> int:
         alone = kernel.host is None and not kernel.nest.scatters
+        alone = alone and not kernel.nest.folds_across
         return kernel.bytes if alone and kernel.bytes >= BYTES else 0
 
     def ways(kernel: Kernel) -> Sequence[Way]:

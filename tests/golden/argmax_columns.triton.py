@@ -27,4 +27,4 @@ def argmax(in0, out0, RBLOCK: tl.constexpr, CBLOCK: tl.constexpr):
     tl.store(out0 + r, v1, mask=r_mask)
 
 # arguments: in0: *fp32, out0: *i64, RBLOCK: constexpr, CBLOCK: constexpr
-# launch: 3 programs, RBLOCK=16, CBLOCK=64, 2 warps
+# launch: 2 programs, RBLOCK=32, CBLOCK=64, 4 warps
