@@ -33,6 +33,7 @@ from ..triton.matmul import Configuration
 from ..triton.matmul_fusion import Hosts
 from ..triton.renderer import TritonKernel
 from ..triton.split_reduction import split
+from ..triton.teams import team
 from ..triton.tiling import Tiling
 from . import inplace, plan
 
@@ -216,9 +217,11 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
     if kernel.nest.scatters:
         several = scatter.split(kernel.nest)
         return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
-    parts, programs = split(kernel.nest, gpu.multiprocessors), 0
+    programs = 0
     if kernel.nest.folds_across:
         parts, programs = column_folds.split(kernel.nest, gpu.multiprocessors)
+    else:
+        parts = team(kernel.nest, gpu.multiprocessors) or split(kernel.nest, gpu.multiprocessors)
     if parts is None:
         return OnDevice((of(kernel.nest, everything),))
     aligned.update(range(len(nodes), len(nodes) + len(parts.between)))

@@ -17,7 +17,7 @@ from ...ir.symbolic.expr import Expr
 from ..loops import loop_nest, online_reductions, operators
 from ..loops.lines import Lines
 from ..loops.loop_nest import Index, Value
-from . import column_folds, memory, reductions
+from . import column_folds, memory, reductions, teams
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
 from .tiling import Dim, Plan
@@ -82,8 +82,11 @@ class Writer:
     def _tile(self) -> None:
         """The values and stores of a tile that holds all the work of a program."""
         self.asserted.clear()  # the assertions were written in another branch
-        for number in range(len(self.nest.values)):
-            self.value(number)
+        if self.plan.team is None:
+            for number in range(len(self.nest.values)):
+                self.value(number)
+        else:
+            teams.values(self)
         for store in self.nest.stores:
             self.body.put(memory.store(self, store))
 
@@ -91,6 +94,9 @@ class Writer:
 
     def _places(self) -> None:
         """Declare the variables of all dimensions that follow from the program's number."""
+        if self.plan.team is not None:
+            teams.places(self, self.plan.team)
+            return
         spread = [dim for dim in self.plan.dims if not (dim.looped or dim.shared)]
         number = "tl.program_id(0)"
         several = [dim for dim in spread if not dim.single]

@@ -304,6 +304,14 @@ def _squares_out(means, squares, counts, shift):
     away = means - shift
     return tl.sum(squares + counts * (away * away), 1, keep_dims=True)
 """,
+    # Wait until so many programs have come here. What they stored before can be loaded afterwards.
+    "_meet": """
+def _meet(place, count):
+    tl.debug_barrier()
+    tl.atomic_add(place, 1, sem="release")
+    while tl.atomic_add(place, 0, sem="acquire") < count:
+        pass
+""",
     "_first_max": """
 def _first_max(a, i, b, j):
     same = (a == b) | ((a != a) & (b != b))

@@ -208,7 +208,10 @@ def store(writer: Writer, one: Store) -> str:
     element = writer.level[one.value]
     wanted = [dim for dim in writer.plan.dims if dim.constant and (element or dim.name != "c")]
     still = [f" + 0 * {dim.name}" for dim in wanted if dim.name not in moved]
-    there = present(writer, moved | {dim.name for dim in wanted})
+    moved = moved.union(dim.name for dim in wanted)
+    team = writer.plan.team
+    once = () if team is None or team.name in moved else ("(member == 0)",)
+    there = present(writer, moved, *once)
     form = "tl.store({0}, {1}{2})"
     if one.scatter is not None:
         form = scatter.form(one.scatter, writer.nest.values[one.value].dtype)

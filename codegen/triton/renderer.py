@@ -27,8 +27,8 @@ from .tiling import Plan, Tiling, choices, plan_of
 
 # names that bodies use
 _TAKEN = (
-    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|left|right|tile|first|beside|triton|libdevice"
-    r"|.+_mask|.+_pid|_.*"
+    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|left|right|tile|first|beside"
+    r"|triton|libdevice|.+_mask|.+_pid|_.*"
 )
 
 _HEADER = """\

@@ -37,6 +37,7 @@ FEW_TILES = 64  # a line of fewer tiles ends before wider loads would matter
 WARP = 32  # threads that load together
 SHORT = 16  # a dimension that holds less than 1 / SHORT of a tile takes another axis
 TILE = 2048  # elements of a tile of short rows
+PIECES = (4096, 8192)  # the fewest and the most elements of a row that a program of a team holds
 LANES = 128  # rows side by side that are walked one element at a time
 
 
@@ -50,6 +51,7 @@ class Dim:
                 the other dimensions
         full    its tile is known to be inside: no masks
         shared  so many programs walk it, each every `shared`-th block
+        team    the programs of a row, which hold it together (`teams`)
 
     The extent may be an expression. Then a mask ends the last tile, and a call has as many programs
     as it needs, and none if there is no element.
@@ -64,6 +66,7 @@ class Dim:
     looped: bool = False
     full: bool = False
     shared: int = 0
+    team: bool = False
 
     @property
     def masked(self) -> bool:
@@ -124,6 +127,11 @@ class Plan:
         return next((dim for dim in self.dims if dim.looped and not dim.constant), None)
 
     @property
+    def team(self) -> Dim | None:
+        """The dimension of the programs that hold a row together."""
+        return next((dim for dim in self.dims if dim.team), None)
+
+    @property
     def split_by(self) -> Dim | None:
         """The dimension of a line whose last tile alone is masked, in a branch of its own; None:
         one branch.
@@ -165,11 +173,13 @@ class Tiling:
         rows, columns  of a tile of a nest with reductions; rows of at most `columns` elements are
                        held as a whole
         warps          of a program
+        team           each program holds `columns` elements of a row (`teams`)
     """
 
     rows: int = 0
     columns: int = 0
     warps: int = 0
+    team: bool = False
 
 
 def plan_of(nest: LoopNest, tiling: Tiling = Tiling(), programs: int = 0) -> Plan:  # noqa: B008
@@ -199,6 +209,8 @@ def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
         return 8
     if nest.folds_across:
         return PER_THREAD // 2  # the sums are registers too, and two programs are to fit
+    if any(dim.team for dim in dims):
+        return 2 * PER_THREAD
     if any(dim.looped for dim in dims):
         return 8 if _side_by_side(nest) and _narrowest(nest) >= 4 else PER_THREAD
     crowded = OWN + PER_THREAD * _words(nest) > 64 and tile >= PER_THREAD * WARP * MOST_WARPS
@@ -351,6 +363,10 @@ def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
     one after the other.
     """
     n_outer = len(nest.outer)
+    if tiling.team:
+        columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), tiling.columns)
+        rows = _dim("r", nest, range(n_outer), 1, "[:, None]")
+        return rows, replace(columns, view="[None, :]", team=True)
     side_by_side = _side_by_side(nest)
     held, block = _limits(nest, side_by_side)
     if tiling.columns and held > 1:
@@ -411,19 +427,36 @@ def _across(nest: LoopNest) -> int:
     return max(ACROSS, BESIDE // _narrowest(nest)) if _reads_once(nest) else ACROSS
 
 
-def _words(nest: LoopNest) -> float:
-    """The registers per element of a row: for its loads and for one computed value."""
+def piece(nest: LoopNest) -> int:
+    """Elements of a long row that a program of a team holds, in registers; 0: rows are short, or a
+    team cannot hold them.
+    """
+    plan = plan_of(nest)
+    columns = plan.dims[-1]
+    together = _side_by_side(plan.nest) and columns.looped and columns.block > 1
+    if not together or [dim.name for dim in plan.dims] != ["r", "c"]:
+        return 0
+    most_held = _power(int(REGISTERS / _words(plan.nest, late=False)) + 1) // 2
+    least, limit = (min(one, most_held) for one in PIECES)
+    return max(least, _fitting(replace(columns, block=least), limit))
+
+
+def _words(nest: LoopNest, late: bool = True) -> float:
+    """The registers per element of a row: for its loads and for one computed value. `late`: also
+    for loads that are the same in each row.
+    """
     level = loop_nest.levels(nest)
     wide = max((v.dtype.itemsize for n, v in enumerate(nest.values) if level[n]), default=4)
-    return max(1, wide // 4) + sum(width / 4 for width in _loaded(nest))
+    return max(1, wide // 4) + sum(width / 4 for width in _loaded(nest, late))
 
 
-def _loaded(nest: LoopNest) -> list[int]:
+def _loaded(nest: LoopNest, late: bool = True) -> list[int]:
     """Bytes per element of each load along the rows."""
     found = {
         value.attr: nest.buffers[value.attr[0]].dtype.itemsize
         for value in nest.values
         if value.op in loop_nest.LOADS and nest.moves_inner(value.attr[1])
+        if late or any(value.attr[1].strides[: len(nest.outer)])
     }
     return list(found.values())
 

@@ -136,7 +136,7 @@ class _Server:
         worker = _load("worker", ROOT / "tests" / "codegen" / "triton" / "worker.py")
         np.seterr(all="ignore")
         worker._round_bfloat16()
-        self.library = worker.NumpyLibrary()
+        self.library, self.function_of = worker.NumpyLibrary(), worker.function_of
         self.bounds = _Bounds()
         self.bounds.install()
         self.functions: dict[str, Any] = {}
@@ -146,7 +146,7 @@ class _Server:
         kernel = launch.kernel
         function = self.functions.get(kernel.source)
         if function is None:
-            function = self.compile.load(kernel, libdevice=self.library)
+            function = self.function_of(self.compile.load, kernel, self.library)
             self.functions[kernel.source] = function
         self.bounds.blocks = sorted({block[1:] for block in launch.pointers})
         kinds = [kind for _name, kind in kernel.arguments if kind.startswith("*")]

@@ -4,17 +4,22 @@
 the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it; and
 it truncates float32 to bfloat16 where a GPU rounds to nearest: `_round_bfloat16` does it as torch does; it multiplies
 matrices of bfloat16 by their bits: `_multiply_bfloat16` by their numbers; it makes an int8 of a bool that is spread over a
-tile: `_keep_bools` keeps it. Assertions count where the kernel says so (`debug`).
+tile: `_keep_bools` keeps it; it runs one program after the other: `SideBySide` lets them wait for each other. Assertions
+count where the kernel says so (`debug`).
 """
 
 from __future__ import annotations
 
+import collections
+import contextvars
+import inspect
 import math
 import os
 import pickle
 import struct
 import subprocess
 import sys
+import threading
 import traceback
 from typing import Any, BinaryIO
 
@@ -53,6 +58,73 @@ class NumpyLibrary:
             return tl.tensor(TensorHandle(result, scalar), kind)
 
         return call
+
+
+class SideBySide:
+    """A kernel whose programs wait for each other: each has a thread, and runs until it waits. Then the next one begins,
+    and after the last one those that wait go on in turn. `meet` is what the kernel knows as `_meet`."""
+
+    def __init__(self) -> None:
+        self.function: Any = None
+        self.left = 0
+        self.waiting: collections.deque[threading.Semaphore] = collections.deque()
+        self.back = threading.Semaphore(0)
+        self.errors: list[BaseException] = []
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        self.left = math.prod(grid)
+        return self.function[grid]
+
+    def take(self, function: Any) -> None:
+        """Run the programs of this function, as the interpreter made it."""
+        self.function, self.body = function, function.rewrite()
+        for name in ("__name__", "__globals__", "__annotations__"):  # what the interpreter asks for
+            setattr(self, name, getattr(self.body, name))
+        self.__signature__ = inspect.signature(self.body)
+        function.rewrite = lambda: self
+
+    def __call__(self, **args: Any) -> None:
+        def program() -> None:
+            try:
+                self.body(**args)
+            except BaseException as error:
+                self.errors.append(error)
+            self.back.release()
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(program,), daemon=True).start()
+        self._wait()
+        self.left -= 1
+        turns = 100 * len(self.waiting)
+        while self.left == 0 and self.waiting:
+            self.waiting.popleft().release()
+            self._wait()
+            turns -= 1
+            assert turns, "programs wait for ever"
+
+    def _wait(self) -> None:
+        self.back.acquire()
+        if self.errors:
+            raise self.errors[0]
+
+    def meet(self, place: Any, count: int) -> None:
+        import triton.language as tl
+
+        tl.atomic_add(place, 1)
+        while int(tl.atomic_add(place, 0).handle.data.item()) < count:
+            mine = threading.Semaphore(0)
+            self.waiting.append(mine)
+            self.back.release()
+            mine.acquire()
+
+
+def function_of(load: Any, kernel: Any, library: Any) -> Any:
+    """What `load` makes of a kernel for the interpreter."""
+    if "_meet(" not in kernel.source:
+        return load(kernel, libdevice=library)
+    found = SideBySide()
+    found.take(load(kernel, libdevice=library, _meet=found.meet))
+    return found
 
 
 class Worker:
@@ -185,7 +257,7 @@ def _serve() -> None:
         try:
             _assert(kernel.debug)
             launched = tensors if places is None else [_part(tensors, *place) for place in places]
-            triton.launch(kernel, launched, triton.load(kernel, libdevice=NumpyLibrary()))
+            triton.launch(kernel, launched, function_of(triton.load, kernel, NumpyLibrary()))
             _write(stream, tensors)
         except Exception:
             _write(stream, traceback.format_exc())

@@ -1,0 +1,151 @@
+"""Rows that several programs hold together (`codegen.triton.teams`), in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+
+from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.schedule.gpu_kernels import Gpu
+from graftjit.codegen.triton import renderer as triton
+from graftjit.codegen.triton import teams, tiling
+
+from ..on_cuda import Machine, written
+from .nests import Build, close
+from .test_folds import hard_rows, layer_norm, logsumexp, softmax
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed"
+)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Rows of more than 32 elements are long, and a program of a team holds 16."""
+    monkeypatch.setattr(tiling, "REGISTERS", 80)
+    monkeypatch.setattr(tiling, "PIECES", (16, 16))
+    monkeypatch.setattr(tiling, "COLUMN_BLOCK", 8)
+
+
+def run_team(worker, build, multiprocessors=8):
+    """(outputs, the texts of the kernels)."""
+    found = teams.team(build.nest(), multiprocessors)
+    assert found is not None
+    tensors = [tensor.clone() for tensor in build.tensors]
+    tensors += [torch.full((one.size,), 77, dtype=one.dtype) for one in found.between]
+    texts = []
+    for nest, places in zip(found.nests, found.places, strict=True):
+        loops.check(nest)
+        kernel = triton.render(nest, tiling=nest.hints.tiling or tiling.Tiling())
+        texts.append(kernel.source)
+        left = worker.run(kernel, [tensors[place] for place in places])
+        for place, tensor in zip(places, left, strict=True):
+            tensors[place].copy_(tensor)
+    return build.outputs(tensors[: len(build.tensors)]), texts
+
+
+@pytest.mark.parametrize("columns", [64, 61])
+def test_softmax(worker, small, columns):
+    x = hard_rows(columns)
+    build = softmax(x)
+    (found,), (_zeros, text) = run_team(worker, build)
+    assert text.count("tl.load(in0") == 1 and text.count("_meet(") == 3
+    close(found, torch.softmax(x, -1), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_layer_norm_and_values_of_rows(worker, small, dtype):
+    x = (torch.randn(7, 61) * 3 + 100).to(dtype)
+    weight = torch.randn(61).to(dtype)
+    build = layer_norm(x, weight)
+    (more, mean, scale, found), (_zeros, text) = run_team(worker, build)
+    assert "mask=(member == 0)" in text.replace("mask=r_mask & ", "mask=")
+    # What is the same in each row is loaded when it is needed.
+    assert text.index("tl.load(in1") > text.rindex("_meet(")
+    wide = x.double()
+    exact = (wide.var(-1, correction=0) + 1e-5).rsqrt()
+    close(more, x + 1, rtol=1e-5, atol=0)
+    close(mean.double(), wide.mean(-1), rtol=1e-5, atol=0)
+    close(scale.double(), exact, rtol=1e-5, atol=0)
+    wanted = (wide - wide.mean(-1, keepdim=True)) * exact[:, None] * weight.double()
+    tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-4
+    close(found.double(), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_reductions_of_one_phase_take_one_exchange(worker, small):
+    x = torch.randint(-100, 100, (7, 50), dtype=torch.int32)
+    build = Build("both", (7,), (50,))
+    a = build.load(x)
+    low, high, total = (build.reduce(kind, a) for kind in ("min", "max", "sum"))
+    build.store(build.op("add", build.op("mul", a, low), build.op("sub", high, total)))
+    (found,), (_zeros, text) = run_team(worker, build)
+    assert text.count("_meet(") == 2  # the helper and one exchange
+    wide = x.long()
+    wanted = wide * wide.amin(1)[:, None] + (wide.amax(1) - wide.sum(1))[:, None]
+    close(found, wanted.int(), rtol=0, atol=0)
+
+
+def test_who_has_a_team(small):
+    def has(build, multiprocessors=8):
+        return teams.team(build.nest(), multiprocessors) is not None
+
+    assert has(softmax(torch.empty(7, 64)))
+    assert not has(softmax(torch.empty(7, 16)))  # one program holds the row
+    assert not has(softmax(torch.empty(1, 64)))  # too few programs
+    assert not has(softmax(torch.empty(7, 64)), 7)  # a team might not fit
+    assert not has(logsumexp(torch.empty(7, 64)))  # one pass, which stores nothing along the row
+    columns = Build("columns", (7,), (64,))
+    a = columns.load(torch.empty(64, 7).t())
+    columns.store_to(columns.op("sub", a, columns.reduce("max", a)), torch.empty(64, 7).t())
+    assert not has(columns)
+    x = torch.empty(7, 64)
+    build = Build("place", (7,), (64,))
+    a = build.load(x)
+    build.store(build.op("sub", build.cast(a, torch.int64), build.reduce("argmax", a)))
+    assert not has(build)  # a pair of values
+
+
+def test_rows_of_an_h100():
+    """What a program holds, and how many hold a row."""
+
+    def members(shape, dtype=torch.float32):
+        found = teams.team(softmax(torch.empty(shape, dtype=dtype)).nest(), 132)
+        if found is None:
+            return None
+        kernel = triton.render(found.nests[1], tiling=found.nests[1].hints.tiling)
+        return kernel.programs / shape[0], kernel.constants["CBLOCK"], kernel.warps
+
+    assert members((1 << 14, 1 << 14)) is None
+    assert members((1 << 13, 1 << 15)) == (4, 8192, 8)
+    assert members((1 << 11, 1 << 17)) == (16, 8192, 8)
+    assert members((1 << 11, 1 << 18), torch.bfloat16) == (32, 8192, 8)
+    assert members((5000, 50257)) == (13, 4096, 4)
+    assert members((3000, 20000)) == (5, 4096, 4)
+
+
+def test_teams_compile():
+    if not triton.available():
+        pytest.skip("triton is not installed")
+    x = torch.empty(1 << 12, 1 << 15, dtype=torch.bfloat16)
+    for build in (softmax(x), layer_norm(x, torch.empty(1 << 15))):
+        found = teams.team(build.nest(), 132)
+        for capability in (80, 90):
+            kernel = triton.render(
+                found.nests[1],
+                aligned=range(len(found.places[1])),
+                tiling=found.nests[1].hints.tiling,
+            )
+            made = triton.compile_kernel(kernel, capability)
+            assert made.stack <= 0 and made.registers <= 128
+
+
+def test_a_program_with_a_team(worker, small):
+    """The counters begin at zero in each run, in the program's own memory."""
+    x = torch.randn(9, 61)
+    made = written(lambda x: torch.softmax(x * 2, -1), x, of=lambda device: Gpu(90, 8))
+    assert len(made.launches) == 2 and not made.aten
+    for _time in range(2):
+        (found,) = Machine(worker).run(made, x)
+        close(found, torch.softmax(x * 2, -1), rtol=1e-5, atol=1e-7)
