@@ -304,13 +304,19 @@ def _squares_out(means, squares, counts, shift):
     away = means - shift
     return tl.sum(squares + counts * (away * away), 1, keep_dims=True)
 """,
-    # Wait until so many programs have come here. What they stored before can be loaded afterwards.
-    "_meet": """
-def _meet(place, count):
-    tl.debug_barrier()
-    tl.atomic_add(place, 1, sem="release")
-    while tl.atomic_add(place, 0, sem="acquire") < count:
-        pass
+    # Partial results that programs hand to each other, 32 bits with a bit that says that they have
+    # come: one word is never seen by halves, so that no fence is needed.
+    "_tell": """
+def _tell(place, value):
+    word = value.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    tl.store(place, word | (1 << 32), cache_modifier=".cg")
+""",
+    "_hear": """
+def _hear(place, there, kind: tl.constexpr):
+    word = tl.load(place, mask=there, other=1 << 32, volatile=True)
+    while tl.min(word >> 32) == 0:
+        word = tl.load(place, mask=there, other=1 << 32, volatile=True)
+    return word.to(tl.int32).to(kind, bitcast=True)
 """,
     "_first_max": """
 def _first_max(a, i, b, j):

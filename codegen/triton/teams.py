@@ -1,15 +1,15 @@
 """Teams: the programs that hold one long row together, each a piece of it in registers.
 
 A row that is longer than the registers of a program would be read once per pass. The programs of a
-team read it once: they exchange their partial reductions through memory and wait for each other.
-`team` returns the nests of such a kernel, `places` and `values` write its text. In memory behind
-the tensors of the nest are counters (one that gives programs their numbers, then one per phase and
-row) and, per reduction, the partial results of all programs. A kernel of its own sets the counters
-to zero.
+team read it once, hand their partial reductions to each other through memory, and wait for those of
+the others. `team` returns the nests of such a kernel, `places` and `values` write its text. Behind
+the tensors of the nest is a buffer of words, one per reduction, row and member, which a kernel of
+its own sets to zero.
 
-Programs take their numbers as they begin, so all programs with lower numbers have begun. Only the
-last row that has begun can miss members, and a member begins as soon as any program has ended: no
-row waits for ever if a device has space for one team (`SHARE`).
+Programs begin in the order of their numbers, as CUB's scans with a look-back rely on too (Merrill,
+Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016). So only the last row
+that has begun can miss members, and one begins as soon as any program has ended: no row waits for
+ever if a device has space for one team (`SHARE`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHARE = 2  # a team is at most one program for so many multiprocessors
 
 
 def team(nest: LoopNest, multiprocessors: int) -> Split | None:
-    """The nests by which teams compute this one: zeros in the counters, then the nest itself. None:
+    """The nests by which teams compute this one: zeros in the words, then the nest itself. None:
     its rows are short, are read in one pass, or have too many or too few programs.
     """
     forms = [(index.strides, index.offset) for index in loop_nest.indices(nest)]
@@ -52,23 +52,16 @@ def team(nest: LoopNest, multiprocessors: int) -> Split | None:
     members = -(-nest.columns // columns)
     if members * SHARE > multiprocessors or nest.rows * members < multiprocessors:
         return None
-    between = [Between(torch.int32, 1 + nest.rows * max(loop_nest.phases(nest)))]
-    between += [Between(nest.values[number].dtype, nest.rows * members) for number in folds]
-    own = len(nest.buffers)
-    more = [
-        Buffer(f"between{n}", one.dtype, (one.size,), (1,), True) for n, one in enumerate(between)
-    ]
+    own, size = len(nest.buffers), len(folds) * nest.rows * members
+    words = Buffer("between", torch.int64, (size,), (1,), True)
     hints = replace(nest.hints, tiling=Tiling(columns=columns, team=True))
-    whole = replace(nest, buffers=(*nest.buffers, *more), hints=hints)
-    places = ((own,), tuple(range(own + len(more))))
-    return Split((_zeros(nest, more[0]), whole), tuple(between), places)
-
-
-def _zeros(nest: LoopNest, counters: Buffer) -> LoopNest:
-    return LoopNest(
-        f"{nest.name}_zeros", (), counters.shape, (counters,),
-        (Value("const", (), counters.dtype, 0),), (Store(0, Index((1,)), 0),), nest.covers,
+    whole = replace(nest, buffers=(*nest.buffers, words), hints=hints)
+    zeros = LoopNest(
+        f"{nest.name}_zeros", (), (size,), (words,), (Value("const", (), words.dtype, 0),),
+        (Store(0, Index((1,)), 0),), nest.covers,
     )  # fmt: skip
+    places = ((own,), tuple(range(own + 1)))
+    return Split((zeros, whole), (Between(words.dtype, size),), places)
 
 
 def _folds(nest: LoopNest) -> list[int]:
@@ -76,7 +69,7 @@ def _folds(nest: LoopNest) -> list[int]:
 
 
 def _is_exchanged(fold: Value) -> bool:
-    return fold.attr in KINDS and fold.dtype != torch.bool
+    return fold.attr in KINDS and fold.dtype in (torch.float32, torch.int32)
 
 
 def _repeats(nest: LoopNest) -> bool:
@@ -111,8 +104,7 @@ def _repeats(nest: LoopNest) -> bool:
 
 def places(writer: Writer, columns: Dim) -> None:
     """Declare the variables of a program: its row, and which member of the row's team it is."""
-    counters = _buffers(writer)[0]
-    writer.body.put(f'pid = tl.atomic_add({counters}, 1, sem="relaxed")')
+    writer.body.put("pid = tl.program_id(0)")
     writer.body.put(f"member = pid % {columns.programs}")
     writer.body.put(f"row = pid // {columns.programs}")
     writer.place(columns, "member")
@@ -136,7 +128,7 @@ def values(writer: Writer) -> None:
     for step in range(1, max(phase) + 1):
         here = [number for number in folds if phase[number] == step]
         compute(here)
-        _exchange(writer, here, step)
+        _exchange(writer, here)
     compute(store.value for store in nest.stores)
 
 
@@ -144,28 +136,20 @@ def _is_early(nest: LoopNest, value: Value) -> bool:
     return value.op in loop_nest.LOADS and any(value.attr[1].strides[: len(nest.outer)])
 
 
-def _exchange(writer: Writer, folds: list[int], step: int) -> None:
+def _exchange(writer: Writer, folds: list[int]) -> None:
     """Replace the reductions of a piece by those of the row."""
-    counters, *partial = _buffers(writer)
-    place = dict(zip(_folds(writer.nest), partial, strict=True))
-    columns = writer.plan.dims[-1]
-    members = columns.programs
+    nest, members = writer.nest, writer.plan.dims[-1].programs
+    base = {
+        number: f"{writer.parameters[-1]} + {place * nest.rows * members} + 0 * r + row * {members}"
+        for place, number in enumerate(_folds(nest))
+    }
     for number in folds:
-        writer.body.put(f"tl.store({place[number]} + 0 * r + row * {members} + member, v{number})")
-    first = 1 + (step - 1) * writer.nest.rows
-    writer.body.put(f"_meet({counters} + {first} + row, {members})")
-    block = 1 << (members - 1).bit_length()
-    every = f"tl.arange(0, {block})[None, :]"
+        writer.body.put(f"_tell({base[number]} + member, v{number})")
+    every = f"tl.arange(0, {1 << (members - 1).bit_length()})[None, :]"
     for number in folds:
-        value = writer.nest.values[number]
-        pointer = f"{place[number]} + 0 * r + row * {members} + {every}"
-        there = 'cache_modifier=".cg"'
-        if block > members:
-            there += f", mask={every} < {members}, other={identity(value.attr, value.dtype)}"
-        text = fold_of(value.attr, value.dtype).finish.format(x=f"tl.load({pointer}, {there})")
-        writer.body.put(f"v{number} = ({text}).to({TYPES[value.dtype][0]})")
-
-
-def _buffers(writer: Writer) -> list[str]:
-    """The counters, and the partial results of each reduction."""
-    return list(writer.parameters[-1 - len(_folds(writer.nest)) :])
+        value = nest.values[number]
+        kind = TYPES[value.dtype][0]
+        text = f"_hear({base[number]} + {every}, {every} < {members}, {kind})"
+        if members & (members - 1):
+            text = f"tl.where({every} < {members}, {text}, {identity(value.attr, value.dtype)})"
+        writer.body.put(f"v{number} = {fold_of(value.attr, value.dtype).finish.format(x=text)}")

@@ -62,7 +62,7 @@ class NumpyLibrary:
 
 class SideBySide:
     """A kernel whose programs wait for each other: each has a thread, and runs until it waits. Then the next one begins,
-    and after the last one those that wait go on in turn. `meet` is what the kernel knows as `_meet`."""
+    and after the last one those that wait go on in turn. `hear` is what the kernel knows as `_hear`."""
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -107,11 +107,13 @@ class SideBySide:
         if self.errors:
             raise self.errors[0]
 
-    def meet(self, place: Any, count: int) -> None:
+    def hear(self, place: Any, there: Any, kind: Any) -> Any:
         import triton.language as tl
 
-        tl.atomic_add(place, 1)
-        while int(tl.atomic_add(place, 0).handle.data.item()) < count:
+        while True:
+            word = tl.load(place, mask=there, other=1 << 32)
+            if (word.handle.data >> 32).all():
+                return word.to(tl.int32).to(kind, bitcast=True)
             mine = threading.Semaphore(0)
             self.waiting.append(mine)
             self.back.release()
@@ -120,10 +122,10 @@ class SideBySide:
 
 def function_of(load: Any, kernel: Any, library: Any) -> Any:
     """What `load` makes of a kernel for the interpreter."""
-    if "_meet(" not in kernel.source:
+    if "_hear(" not in kernel.source:
         return load(kernel, libdevice=library)
     found = SideBySide()
-    found.take(load(kernel, libdevice=library, _meet=found.meet))
+    found.take(load(kernel, libdevice=library, _hear=found.hear))
     return found
 
 
