@@ -40,8 +40,8 @@ class Writer:
         self.parameters = parameters
         self.body = Lines("    ")
         self.level = loop_nest.levels(self.nest)
-        looped = any(dim.looped for dim in plan.dims)
-        self.pairs = reductions.paired(plan) if looped else {}
+        parted = any(dim.looped or dim.team for dim in plan.dims)
+        self.pairs = reductions.paired(plan) if parted else {}
         self.phase = online_reductions.phases(self.nest, self.pairs)
         self.sizes = self.nest.outer + self.nest.inner
         self.dim_of = {axis: dim for dim in plan.dims for axis in dim.axes}

@@ -311,12 +311,32 @@ def _tell(place, value):
     word = value.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
     tl.store(place, word | (1 << 32), cache_modifier=".cg")
 """,
+    "_word": """
+def _word(place, there):
+    return tl.load(place, mask=there, other=1 << 32, volatile=True)
+""",
     "_hear": """
-def _hear(place, there, kind: tl.constexpr):
-    word = tl.load(place, mask=there, other=1 << 32, volatile=True)
+def _hear(place, there):
+    word = _word(place, there)
     while tl.min(word >> 32) == 0:
-        word = tl.load(place, mask=there, other=1 << 32, volatile=True)
-    return word.to(tl.int32).to(kind, bitcast=True)
+        word = _word(place, there)
+    return word.to(tl.int32)
+""",
+    "_hear_two": """
+def _hear_two(place, other, there):
+    word, more = _word(place, there), _word(other, there)
+    while tl.min((word & more) >> 32) == 0:
+        word, more = _word(place, there), _word(other, there)
+    return word.to(tl.int32), more.to(tl.int32)
+""",
+    # What exps of a piece are about, and what makes exps about the shift of the row of them.
+    "_exp_about": """
+def _exp_about(top):
+    return tl.where(tl.abs(top) == float("inf"), 0.0, top)
+""",
+    "_exp_scale": """
+def _exp_scale(top, shift):
+    return libdevice.exp(tl.where(top == float("inf"), 0.0, top) - shift)
 """,
     "_first_max": """
 def _first_max(a, i, b, j):

@@ -27,7 +27,7 @@ from .tiling import Plan, Tiling, choices, plan_of
 
 # names that bodies use
 _TAKEN = (
-    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|left|right|tile|first|beside"
+    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|words|left|right|tile|first|beside"
     r"|triton|libdevice|.+_mask|.+_pid|_.*"
 )
 

@@ -3,8 +3,10 @@
 A row that is longer than the registers of a program would be read once per pass. The programs of a
 team read it once, hand their partial reductions to each other through memory, and wait for those of
 the others. `team` returns the nests of such a kernel, `places` and `values` write its text. Behind
-the tensors of the nest is a buffer of words, one per reduction, row and member, which a kernel of
-its own sets to zero.
+the tensors of the nest is a buffer of words, one per partial result, row and member, which a kernel
+of its own sets to zero. The pairs of `codegen.loops.online_reductions` take one exchange: softmax
+and layer norm wait once. Elements exp(x - max) are computed about the maximum of the piece first,
+and scaled when that of the row is known.
 
 Programs begin in the order of their numbers, as CUB's scans with a look-back rely on too (Merrill,
 Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016). So only the last row
@@ -14,7 +16,7 @@ ever if a device has space for one team (`SHARE`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ import torch
 from ...ir.symbolic.expr import is_symbolic
 from ..loops import loop_nest, online_reductions
 from ..loops.loop_nest import Buffer, Index, LoopNest, Store, Value
+from ..loops.online_reductions import Pair
 from . import tiling
 from .dialect import TYPES, fold_of, identity
 from .split_reduction import Between, Split
@@ -52,7 +55,8 @@ def team(nest: LoopNest, multiprocessors: int) -> Split | None:
     members = -(-nest.columns // columns)
     if members * SHARE > multiprocessors or nest.rows * members < multiprocessors:
         return None
-    own, size = len(nest.buffers), len(folds) * nest.rows * members
+    told = sum(map(len, _told(nest, *_phased(nest)).values()))
+    own, size = len(nest.buffers), told * nest.rows * members
     words = Buffer("between", torch.int64, (size,), (1,), True)
     hints = replace(nest.hints, tiling=Tiling(columns=columns, team=True))
     whole = replace(nest, buffers=(*nest.buffers, words), hints=hints)
@@ -62,6 +66,34 @@ def team(nest: LoopNest, multiprocessors: int) -> Split | None:
     )  # fmt: skip
     places = ((own,), tuple(range(own + 1)))
     return Split((zeros, whole), (Between(words.dtype, size),), places)
+
+
+def _phased(nest: LoopNest) -> tuple[Mapping[int, Pair], tuple[int, ...]]:
+    pairs = online_reductions.find(nest)
+    return pairs, online_reductions.phases(nest, pairs)
+
+
+def _told(
+    nest: LoopNest, pairs: Mapping[int, Pair], phase: Sequence[int]
+) -> dict[int, list[tuple[int, str]]]:
+    """For each phase the partial results that its exchange takes: (reduction, "" or "mean"). The
+    sum of a pair's elements has their means, if it is there anyway.
+    """
+    found: dict[int, list[tuple[int, str]]] = {}
+    for number in _folds(nest):
+        found.setdefault(phase[number], []).append((number, ""))
+    for number, pair in pairs.items():
+        here = found[phase[number]]
+        if pair.what == "squares" and _sum_of(nest, here, pair) is None:
+            here.append((number, "mean"))
+    return dict(sorted(found.items()))
+
+
+def _sum_of(nest: LoopNest, told: Sequence[tuple[int, str]], pair: Pair) -> int | None:
+    """The sum of the elements of a pair among these partial results."""
+    wanted = ("sum", (pair.element,))
+    found = (n for n, _what in told if (nest.values[n].attr, nest.values[n].args) == wanted)
+    return next(found, None)
 
 
 def _folds(nest: LoopNest) -> list[int]:
@@ -83,7 +115,7 @@ def _repeats(nest: LoopNest) -> bool:
     order = loop_nest.phases(nest)
     if any(value.op in loop_nest.LOADS and order[n] for n, value in enumerate(values)):
         return False
-    phase = online_reductions.phases(nest, online_reductions.find(nest))
+    _pairs, phase = _phased(nest)
     rows = frozenset(number for number in range(len(values)) if not level[number])
     passes: dict[int, list[int]] = {}
     for number in _folds(nest):
@@ -115,8 +147,7 @@ def values(writer: Writer) -> None:
     """All values. The reductions of a phase take one exchange; everything loaded that differs
     between rows comes before the first one, and all else where it is first needed.
     """
-    nest, phase = writer.nest, writer.phase
-    folds, known = _folds(nest), set[int]()
+    nest, pairs, known = writer.nest, writer.pairs, set[int]()
 
     def compute(roots: Iterable[int]) -> None:
         found = loop_nest.needed(nest, roots, frozenset(known))
@@ -125,10 +156,24 @@ def values(writer: Writer) -> None:
         known.update(found)
 
     compute(number for number, value in enumerate(nest.values) if _is_early(nest, value))
-    for step in range(1, max(phase) + 1):
-        here = [number for number in folds if phase[number] == step]
-        compute(here)
-        _exchange(writer, here)
+    base = 0
+    for told in _told(nest, pairs, writer.phase).values():
+        plain = [n for n, what in told if not what and n not in pairs]
+        seconds = [pairs[n] for n, what in told if not what and n in pairs]
+        compute(plain)
+        compute(pair.element for pair in seconds)
+        for pair in seconds:
+            _piece_of(writer, pair, _sum_of(nest, told, pair))
+        _exchange(writer, told, base)
+        base += len(told) * nest.rows * writer.plan.dims[-1].programs
+        for number in plain:
+            value = nest.values[number]
+            text = fold_of(value.attr, value.dtype).finish.format(x=f"w{number}")
+            writer.body.put(f"v{number} = {text}")
+        for pair in seconds:
+            compute([pair.shift])
+            _row_of(writer, pair, _sum_of(nest, told, pair))
+            known.update((pair.number, *_power(writer, pair)))
     compute(store.value for store in nest.stores)
 
 
@@ -136,20 +181,82 @@ def _is_early(nest: LoopNest, value: Value) -> bool:
     return value.op in loop_nest.LOADS and any(value.attr[1].strides[: len(nest.outer)])
 
 
-def _exchange(writer: Writer, folds: list[int]) -> None:
-    """Replace the reductions of a piece by those of the row."""
-    nest, members = writer.nest, writer.plan.dims[-1].programs
-    base = {
-        number: f"{writer.parameters[-1]} + {place * nest.rows * members} + 0 * r + row * {members}"
-        for place, number in enumerate(_folds(nest))
-    }
-    for number in folds:
-        writer.body.put(f"_tell({base[number]} + member, v{number})")
-    every = f"tl.arange(0, {1 << (members - 1).bit_length()})[None, :]"
-    for number in folds:
-        value = nest.values[number]
-        kind = TYPES[value.dtype][0]
-        text = f"_hear({base[number]} + {every}, {every} < {members}, {kind})"
-        if members & (members - 1):
-            text = f"tl.where({every} < {members}, {text}, {identity(value.attr, value.dtype)})"
-        writer.body.put(f"v{number} = {fold_of(value.attr, value.dtype).finish.format(x=text)}")
+def _power(writer: Writer, pair: Pair) -> tuple[int, ...]:
+    """The elements exp(x - shift) of a pair."""
+    return writer.nest.values[pair.number].args if pair.what == "exp" else ()
+
+
+def _piece_of(writer: Writer, pair: Pair, total: int | None) -> None:
+    """The second reduction of a pair in a piece, about the piece's own maximum or mean. `total`: a
+    reduction that is the sum of its elements.
+    """
+    number, put = pair.number, writer.body.put
+    if pair.what == "exp":
+        put(f"t{number} = v{pair.first}")
+        for power in _power(writer, pair):
+            put(f"v{power} = libdevice.exp(v{pair.element} - _exp_about(t{number}))")
+        writer.value(number)
+        return
+    columns = writer.plan.dims[-1]
+    whole = f"v{pair.element}"
+    kept = f"tl.where(c_mask, {whole}, 0.0)" if columns.masked else whole
+    put(
+        f"n{number} = tl.minimum({columns.constant}, {columns.extent} - member * {columns.constant})"
+    )
+    text = f"tl.sum({kept}, 1, keep_dims=True)" if total is None else f"v{total}"
+    put(f"m{number} = tl.div_rn({text}, n{number}.to(tl.float32))")
+    put(f"a{number} = {whole} - m{number}")
+    square = f"a{number} * a{number}"
+    kept = f"tl.where(c_mask, {square}, 0.0)" if columns.masked else square
+    put(f"v{number} = tl.sum({kept}, 1, keep_dims=True)")
+
+
+def _row_of(writer: Writer, pair: Pair, total: int | None) -> None:
+    """The second reduction of a pair in the row, about the shift, which is known now. `total` as in
+    `_piece_of`.
+    """
+    number, put = pair.number, writer.body.put
+    if pair.what == "exp":
+        known = f"w{pair.first}, w{number}, v{pair.first}, v{pair.shift}"
+        put(f"v{number} = _exp_out({known})")
+        for power in _power(writer, pair):
+            put(f"v{power} = v{power} * _exp_scale(t{number}, v{pair.shift})")
+        return
+    columns = writer.plan.dims[-1]
+    left = f"{columns.extent} - {_members(columns)} * {columns.constant}"
+    put(f"n{number} = tl.maximum(tl.minimum({columns.constant}, {left}), 0).to(tl.float32)")
+    if total is not None:
+        put(f"u{number} = tl.div_rn(w{total}, tl.maximum(n{number}, 1.0))")
+    put(f"v{number} = _squares_out(u{number}, w{number}, n{number}, v{pair.shift})")
+
+
+def _members(columns: Dim) -> str:
+    return f"tl.arange(0, {_block(columns.programs)})[None, :]"
+
+
+def _block(count: int) -> int:
+    return 1 << (count - 1).bit_length()
+
+
+def _exchange(writer: Writer, told: list[tuple[int, str]], base: int) -> None:
+    """Hand partial results to the other members, and wait for theirs: w{reduction} has them all,
+    u{reduction} their means.
+    """
+    columns, put = writer.plan.dims[-1], writer.body.put
+    count, members, every = len(told), columns.programs, _members(columns)
+    place = f"{writer.parameters[-1]} + {base} + row * {count * members}"
+    for step, (number, what) in enumerate(told):
+        mine = f"{place} + {step * members} + 0 * r + member"
+        put(f"_tell({mine}, {'m' if what else 'v'}{number})")
+    there = f"{every} < {members}"
+    at = [f"{place} + {step * members} + 0 * r + {every}" for step in range(count)]
+    for step in range(0, count - 1, 2):
+        put(f"x{step}, x{step + 1} = _hear_two({at[step]}, {at[step + 1]}, {there})")
+    if count % 2:
+        put(f"x{count - 1} = _hear({at[-1]}, {there})")
+    for step, (number, what) in enumerate(told):
+        value = writer.nest.values[number]
+        text = f"x{step}.to({TYPES[value.dtype][0]}, bitcast=True)"
+        if _block(members) > members:
+            text = f"tl.where({there}, {text}, {identity(value.attr, value.dtype)})"
+        put(f"{'u' if what else 'w'}{number} = {text}")

@@ -62,7 +62,8 @@ class NumpyLibrary:
 
 class SideBySide:
     """A kernel whose programs wait for each other: each has a thread, and runs until it waits. Then the next one begins,
-    and after the last one those that wait go on in turn. `hear` is what the kernel knows as `_hear`."""
+    and after the last one those that wait go on in turn. `hear` is what the kernel knows as
+    `_hear` and `_hear_two`."""
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -107,13 +108,15 @@ class SideBySide:
         if self.errors:
             raise self.errors[0]
 
-    def hear(self, place: Any, there: Any, kind: Any) -> Any:
+    def hear(self, *places: Any) -> Any:
         import triton.language as tl
 
+        *places, there = places
         while True:
-            word = tl.load(place, mask=there, other=1 << 32)
-            if (word.handle.data >> 32).all():
-                return word.to(tl.int32).to(kind, bitcast=True)
+            words = [tl.load(place, mask=there, other=1 << 32) for place in places]
+            if all((word.handle.data >> 32).all() for word in words):
+                found = tuple(word.to(tl.int32) for word in words)
+                return found if len(found) > 1 else found[0]
             mine = threading.Semaphore(0)
             self.waiting.append(mine)
             self.back.release()
@@ -122,10 +125,10 @@ class SideBySide:
 
 def function_of(load: Any, kernel: Any, library: Any) -> Any:
     """What `load` makes of a kernel for the interpreter."""
-    if "_hear(" not in kernel.source:
+    if "_tell(" not in kernel.source:
         return load(kernel, libdevice=library)
     found = SideBySide()
-    found.take(load(kernel, libdevice=library, _hear=found.hear))
+    found.take(load(kernel, libdevice=library, _hear=found.hear, _hear_two=found.hear))
     return found
 
 
