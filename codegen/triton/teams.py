@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .body import Writer
 
 KINDS = ("sum", "prod", "max", "min")  # reductions whose partial results are of the same kind
-SHARE = 2  # a team is at most one program for so many multiprocessors
+SHARE = 4  # a team is at most one program for so many multiprocessors
 
 
 def team(nest: LoopNest, multiprocessors: int) -> Split | None:

@@ -270,6 +270,42 @@ def test_gradients(cuda_device, name):
             torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-5)
 
 
+def _hard(rows, columns, device):
+    """Rows with infinities, nan, and a maximum in the last element."""
+    x = torch.randn(rows, columns, device=device) * 3
+    x[1, : columns // 2] = -torch.inf
+    x[2] = -torch.inf
+    x[3, columns // 3] = torch.inf
+    x[4, columns - 5] = torch.nan
+    x[5, -1] = 500.0
+    return x
+
+
+def test_rows_that_several_programs_hold(cuda_device):
+    x = _hard(40, 17000, cuda_device)
+    compiled = graftjit.jit(lambda x: x.softmax(-1))
+    torch.testing.assert_close(compiled(x), x.softmax(-1), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("columns", [1 << 15, 50257, 1 << 17, 1 << 18])
+def test_many_rows_that_several_programs_hold(real_cuda, columns, dtype):
+    """More programs than the device has space for, again and again."""
+    x = _hard((1 << 27) // columns, columns, real_cuda).to(dtype)
+    w, b = _vectors(0, columns, real_cuda)
+    w, b = w.to(dtype), b.to(dtype)
+    functions = (
+        lambda x: x.softmax(-1),
+        lambda x: x.log_softmax(-1),
+        lambda x: F.layer_norm(x, x.shape[-1:], w, b),
+        lambda x: x * (x.amax(-1, keepdim=True) + x.abs().mean(-1, keepdim=True)),
+    )
+    for function in functions:
+        compiled, wanted = graftjit.jit(function), function(x)
+        for _ in range(20):
+            torch.testing.assert_close(compiled(x), wanted, equal_nan=True)
+
+
 def test_bytes_beyond_what_32_bits_count(real_cuda):
     """More than 2**31 elements."""
     n = (1 << 31) + 4096
