@@ -18,7 +18,7 @@ from .arguments import DIVISOR, INT32, blocks, is_multiple, most, weight
 from .memory import straight
 
 LINE = 1024  # elements of a pointwise tile
-SQUARE = 32  # side of a tile for transposes
+SQUARE = 32  # side of a tile for transposes; twice that where elements have at most 16 bits
 COLUMN_BLOCK = 2048  # columns per block of long contiguous rows
 REGISTERS = 32768  # 32-bit registers, of all threads of a program, that a row may fill
 ACROSS = 32  # rows of a tile whose elements are not contiguous
@@ -206,7 +206,7 @@ def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
     space for a second program.
     """
     if not (nest.has_reduction or nest.outer):
-        return 8
+        return 8 if tile <= SQUARE * SQUARE else PER_THREAD
     if nest.folds_across:
         return PER_THREAD // 2  # the sums are registers too, and two programs are to fit
     if any(dim.team for dim in dims):
@@ -515,9 +515,19 @@ def _square(nest: LoopNest) -> tuple[Dim, ...] | None:
             sides = weight(nest.inner[axis]), weight(nest.inner[last])
             if apart and index.strides[axis] == 1 and min(sides) >= 8:
                 batch = _numbers(nest, [other for other in range(last) if other != axis])
-                y = _dim("y", nest, (axis,), SQUARE, "[:, None]")
-                return (*batch, y, _dim("x", nest, (last,), SQUARE, "[None, :]"))
+                side = _side(nest, sides)
+                y = _dim("y", nest, (axis,), side, "[:, None]")
+                return (*batch, y, _dim("x", nest, (last,), side, "[None, :]"))
     return None
+
+
+def _side(nest: LoopNest, sides: tuple[int, int]) -> int:
+    """The side of a square tile: 128 bytes of the narrowest elements, for both ways through memory,
+    if there are tiles enough for all multiprocessors.
+    """
+    narrowest = min(nest.buffers[at].dtype.itemsize for at, _index in loop_nest.accesses(nest))
+    wide, tiles = 2 * SQUARE, product(map(weight, nest.inner)) // (2 * SQUARE) ** 2
+    return wide if narrowest <= 2 and min(sides) >= wide and tiles >= PROGRAMS else SQUARE
 
 
 def _power(number: int) -> int:

@@ -77,6 +77,19 @@ def test_transposes_get_square_tiles():
 
 
 @needs_triton
+def test_transposes_of_16_bits_move_128_bytes_of_a_row(worker):
+    x = torch.randn(1088, 1000).bfloat16()
+    build = Build("turned", (), (1000, 1088))
+    build.store(build.load(x.t()), torch.bfloat16)
+    kernel = triton.render(build.nest())
+    assert dict(kernel.constants) == {"YBLOCK": 64, "XBLOCK": 64} and kernel.warps == 8
+    assert torch.equal(build.outputs(worker.run(kernel, build.tensors))[0], x.t())
+    few = Build("few", (), (640, 640))
+    few.store(few.load(x[:640, :640].t()), torch.bfloat16)
+    assert triton.render(few.nest()).constants["XBLOCK"] == 32
+
+
+@needs_triton
 def test_strided_stores_and_several_outputs(worker):
     a, b = torch.randn(8, 12), torch.randn(8, 12)
     build = Build("two", (), (8, 12))
