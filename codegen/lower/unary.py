@@ -47,8 +47,12 @@ def copy(position: int) -> Callable[[At], Scalar]:
 # --- activations ---
 
 
-def relu(x: Scalar) -> Scalar:
-    return (x < 0).where(0, x) if x.dtype.is_floating_point else x.maximum(0)
+def relu(at: At) -> Scalar:
+    """On the CPU relu(-0.0) is -0.0."""
+    x = at.get(at.arg(0), at.math)
+    if at.meta.device.type != "cpu" or not x.dtype.is_floating_point:
+        return x.maximum(0)
+    return (x < 0).where(0, x)
 
 
 def gelu(x: Scalar, approximate: str = "none") -> Scalar:
@@ -93,7 +97,7 @@ def softplus(x: Scalar, beta: Any = 1, threshold: Any = 20) -> Scalar:
 
 def clamped(at: At, low: Any, high: Any) -> Scalar:
     """clamp: nan stays. Of equal values the operand stays; if the bound is a tensor and eager uses
-    vectors, the bound does.
+    vectors, the bound does. On a GPU the maximum of zeros is 0.0, and the minimum -0.0.
     """
     x = at.get(at.arg(0), at.math, through=at.dtype)
     for op, bound in (("lt", low), ("gt", high)):
@@ -104,7 +108,7 @@ def clamped(at: At, low: Any, high: Any) -> Scalar:
 
 
 def bounded(at: At, op: str, x: Scalar, bound: Scalar, may_be_nan: bool) -> Scalar:
-    if not at.dtype.is_floating_point:
+    if at.meta.device.type != "cpu" or not at.dtype.is_floating_point:
         return x.maximum(bound) if op == "lt" else x.minimum(bound)
     if may_be_nan and in_vectors(at.node):
         op = {"lt": "le", "gt": "ge"}[op]
@@ -156,7 +160,7 @@ fill(float_result, {
     aten.frac.default: over(lambda x: x - x.trunc()),
 })  # fmt: skip
 fill(not_bool, {
-    aten.relu.default: over(relu),
+    aten.relu.default: relu,
     aten.relu6.default: lambda at: clamped(at, 0.0, 6.0),
     aten.nan_to_num.default: nan_to_num,
 })  # fmt: skip

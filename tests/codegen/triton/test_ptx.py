@@ -17,6 +17,7 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.ir.passes.pipeline import optimize
 
 from ..harness import trace
+from ..on_cuda import written
 from ..symbolic import trace_open
 
 pytestmark = pytest.mark.skipif(
@@ -73,3 +74,26 @@ def test_memory_is_reached_in_the_widest_way(row: Row) -> None:
     outer = [line for line in ptx.splitlines() if re.search(r"\b(div|rem)\.[us]32", line)]
     assert len(outer) <= (dims is not None)  # a program's number, by how many there are
     assert "bar.sync" not in ptx or name in MOVED or kernel.nest.has_reduction
+
+
+ZEROS = {
+    "relu": (lambda x: x.relu(), "max"),
+    "relu6": (lambda x: F.relu6(x), "max min"),
+    "clamp": (lambda x: x.clamp(-1.0, 1.0), "max min"),
+    "clamp_min": (lambda x: x.clamp_min(0.0), "max"),
+    "clamp_max": (lambda x: x.clamp_max(0.0), "min"),
+    "clamp by a tensor": (lambda x: x.clamp(min=x[:1]), "max"),
+    "maximum": (lambda x: torch.maximum(x, x * 2), "max"),
+    "minimum": (lambda x: torch.minimum(x, x * 2), "min"),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_extremes_of_zeros_are_those_of_the_device(name: str) -> None:
+    """Its instructions order -0.0 before 0.0, whichever comes first, and eager's kernels on a GPU use them."""
+    fn, extremes = ZEROS[name]
+    made = written(fn, r(1 << 12))
+    (kernel,) = made.texts.values()
+    ptx = triton.compile_kernel(kernel, 90).ptx
+    found = re.findall(r"\b(max|min)\.NaN\.f32", ptx)
+    assert sorted({*found}) == extremes.split() and "selp" not in ptx
