@@ -16,8 +16,9 @@ from typing import Any
 from ...ir.symbolic.expr import Expr
 from ..loops import loop_nest, online_reductions, operators
 from ..loops.lines import Lines
-from ..loops.loop_nest import Index, Value
+from ..loops.loop_nest import Index, Store, Value
 from . import column_folds, memory, reductions, teams
+from .alignment import Shift
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
 from .tiling import Dim, Plan
@@ -87,8 +88,22 @@ class Writer:
                 self.value(number)
         else:
             teams.values(self)
-        for store in self.nest.stores:
+        self.stores(self.nest.stores)
+
+    def stores(self, stores: Sequence[Store]) -> None:
+        """The stores of a tile. Those of groups of 16 bytes leave the elements at both ends of a
+        row (`alignment`), which only some tiles of a walk have.
+        """
+        for store in stores:
             self.body.put(memory.store(self, store))
+        left = [one for one in stores if memory.in_groups(self, one.buffer, one.index)]
+        if not left:
+            return
+        columns = self.plan.dims[-1]
+        ends = f"if (start == 0) | (start + {columns.constant} > {columns.extent}):"
+        with self.body.block(ends) if columns.looped else nullcontext():
+            for store in left:
+                self.body.put(memory.store(self, store, columns="edge"))
 
     # --- positions: the element of each dimension and of each axis ---
 
@@ -119,6 +134,30 @@ class Writer:
                     else:
                         self.body.put(f"pid = {rest}")
             self.place(dim, part)
+        if self.plan.shift is not None:
+            self._shift(self.plan.dims[-1], self.plan.shift)
+
+    def _shift(self, columns: Dim, shift: Shift) -> None:
+        """Where rows start in groups of elements."""
+        terms = [f"{step} * ({name} % {shift.lanes})" for name, step in shift.steps if step]
+        terms += [str(shift.offset)] if shift.offset or not terms else []
+        self.body.put(f"{columns.name}_shift = ({' + '.join(terms)}) % {shift.lanes}")
+        if not columns.looped:
+            self._shifted(columns)
+
+    def _shifted(self, dim: Dim) -> None:
+        """The columns of a tile that starts with a group, and its masks: of elements, of groups
+        that touch the row, of groups that are inside it, of elements outside those.
+        """
+        name, end = dim.name, dim.extent
+        self.body.put(f"{name} = {name}_at - {name}_shift")
+        self.body.put(f"{name}_mask = ({name} >= 0) & ({name} < {end})")
+        self.body.put(f"{name}_group = {name}_at // {dim.shift} * {dim.shift} - {name}_shift")
+        self.body.put(f"{name}_near = {name}_group < {end}")
+        inside = f"({name}_group >= 0) & ({name}_group <= {end - dim.shift})"
+        self.body.put(f"{name}_whole = {inside}")
+        self.body.put(f"{name}_edge = {name}_mask & ~{name}_whole")
+        self._axes(dim)
 
     def place(self, dim: Dim, part: str) -> None:
         if not dim.constant:
@@ -133,7 +172,12 @@ class Writer:
             base = f"{part} + " if walked else base
             line = f"{base}{self._lanes(dim)}{dim.view}"
             wide = ".to(tl.int64)" if dim.wide and walked else ""
-            self.body.put(f"{dim.name} = ({line}){wide}" if wide else f"{dim.name} = {line}")
+            name = f"{dim.name}_at" if dim.shift else dim.name
+            self.body.put(f"{name} = ({line}){wide}" if wide else f"{name} = {line}")
+        if dim.shift:
+            if dim.looped:
+                self._shifted(dim)
+            return
         if dim.masked:
             self.body.put(f"{dim.name}_mask = {dim.name} < {self.numbers.text(dim.extent)}")
         self._axes(dim)

@@ -17,7 +17,7 @@ from ...ir.symbolic.expr import Expr, is_symbolic, product
 from ..loops.extents import surely
 from ..loops.loop_nest import Index, Store, Value
 from . import scatter
-from .arguments import INT32, kind_of, most
+from .arguments import DIVISOR, INT32, kind_of, most
 from .dialect import TYPES, const
 
 if TYPE_CHECKING:
@@ -84,12 +84,16 @@ def straight(index: Index, dim: Dim, sizes: Sequence[Any]) -> Any:
     return stride
 
 
-def present(writer: Writer, dims: Iterable[str], *conditions: str) -> str:
+def present(writer: Writer, dims: Iterable[str], *conditions: str, columns: str = "mask") -> str:
     """The mask argument that restricts a load or store to existing elements, and to those where
-    conditions hold.
+    conditions hold. `columns`: which mask of shifted columns.
     """
     dims = set(dims)
-    masks = [f"{dim.name}_mask" for dim in writer.plan.dims if dim.masked and dim.name in dims]
+    masks = [
+        f"{dim.name}_{columns if dim.shift else 'mask'}"
+        for dim in writer.plan.dims
+        if dim.masked and dim.name in dims
+    ]
     both = " & ".join((*masks, *conditions))
     return f", mask={both}" if both else ""
 
@@ -110,7 +114,8 @@ def load(writer: Writer, value: Value) -> str:
     pointer, dims = _pointer(writer, buffer, index, value.args[2:] if guarded else value.args)
     pointer += spread(writer, dims)
     if not guarded:
-        return f"tl.load({pointer}{present(writer, dims)})"
+        columns = "near" if not value.args and in_groups(writer, buffer, index) else "mask"
+        return f"tl.load({pointer}{present(writer, dims, columns=columns)})"
     guard, other = value.args[:2]
     tile = [dim.name for dim in writer.plan.dims if dim.constant]
     # one position for all elements; a single pointer cannot take their mask
@@ -129,10 +134,31 @@ def _pointer(
 
     Each offset is added to the pointer by itself: a sum of 32-bit offsets may not fit in 32 bits.
     """
-    text, dims = offset(writer, index)
+    if not offsets and in_groups(writer, buffer, index):
+        text, dims = _of_groups(writer, buffer, index)
+    else:
+        text, dims = offset(writer, index)
     parts = [writer.parameters[buffer], *([text] if text != "0" else [])]
     moved = {dim.name for dim in dims}.union(*(writer.along[each] for each in offsets))
     return " + ".join((*parts, *(f"v{each}" for each in offsets))), moved
+
+
+def in_groups(writer: Writer, buffer: int, index: Index) -> bool:
+    """Whether an access takes groups of 16 bytes of shifted columns (`alignment`)."""
+    shift = writer.plan.shift
+    return shift is not None and shift.fits(writer.plan, buffer, index)
+
+
+def _of_groups(writer: Writer, buffer: int, index: Index) -> tuple[str, list[Dim]]:
+    """As `offset`, for such an access, in a form from which Triton sees that groups are aligned."""
+    columns = writer.plan.dims[-1]
+    still = tuple(
+        0 if axis in columns.axes else stride for axis, stride in enumerate(index.strides)
+    )
+    text, dims = offset(writer, Index(still, index.offset), whole=True)
+    lanes = DIVISOR // writer.nest.buffers[buffer].dtype.itemsize
+    first = f"({text} - {columns.name}_shift) // {lanes} * {lanes}"
+    return f"{first} + {columns.name}_at", [*dims, columns]
 
 
 def spread(writer: Writer, dims: set[str]) -> str:
@@ -199,8 +225,8 @@ def checked(writer: Writer, number: int) -> str:
     return f'tl.device_assert({fine}, "index out of bounds"{there})'
 
 
-def store(writer: Writer, one: Store) -> str:
-    """The statement of a store. A pointer has the shape of the stored value, also along dimensions
+def store(writer: Writer, one: Store, columns: str = "whole") -> str:
+    """The statement of a store; of groups of 16 bytes: with this mask. A pointer has the shape of the stored value, also along dimensions
     of one element.
     """
     offsets = () if one.scatter is None else (one.scatter.offset,)
@@ -211,7 +237,8 @@ def store(writer: Writer, one: Store) -> str:
     moved = moved.union(dim.name for dim in wanted)
     team = writer.plan.team
     once = () if team is None or team.name in moved else ("(member == 0)",)
-    there = present(writer, moved, *once)
+    grouped = not offsets and in_groups(writer, one.buffer, one.index)
+    there = present(writer, moved, *once, columns=columns if grouped else "mask")
     form = "tl.store({0}, {1}{2})"
     if one.scatter is not None:
         form = scatter.form(one.scatter, writer.nest.values[one.value].dtype)

@@ -146,7 +146,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
             head = f"for outside in range(0, {writer.numbers.text(around.extent)}):"
             loops.enter_context(writer.body.block(head))
             writer.place(around, "outside")
-        end = writer.numbers.text(columns.extent)
+        end = writer.numbers.text(columns.reach)
         head = f"for start in range(0, {end}, {columns.constant}):"
         loops.enter_context(writer.body.block(head))
         writer.place(columns, "start")
@@ -156,8 +156,7 @@ def _pass(writer: Writer, columns: Dim, step: int) -> None:
             _about_so_far(writer, pair)
         for number in folds:
             _fold_in(writer, number)
-        for store in along:
-            writer.body.put(memory.store(writer, store))
+        writer.stores(along)
     for number in folds:
         _finish(writer, number, f"acc{number}", f"at{number}")
 

@@ -18,7 +18,7 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Expr
 from ...runtime.errors import BuildError
 from ..loops.loop_nest import Buffer, LoopNest
-from . import compiler
+from . import alignment, compiler
 from .arguments import Numbers
 from .body import Writer
 from .devices import error_of
@@ -28,7 +28,7 @@ from .tiling import Plan, Tiling, choices, plan_of
 # names that bodies use
 _TAKEN = (
     r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|words|left|right|tile|first|beside"
-    r"|triton|libdevice|.+_mask|.+_pid|_.*"
+    r"|triton|libdevice|.+_(mask|pid|at|shift|group|near|whole|edge)|_.*"
 )
 
 _HEADER = """\
@@ -95,7 +95,7 @@ def render(
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called only by the program", found=nest.name)
     parameters = names(nest.buffers)
-    plan: Plan = plan_of(nest, tiling, programs)
+    plan: Plan = alignment.shifted(plan_of(nest, tiling, programs), aligned)
     numbers = Numbers()
     body = Writer(plan, parameters, numbers).write()
     arguments = [

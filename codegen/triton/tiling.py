@@ -14,6 +14,7 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic, product
 from ..loops import loop_nest
 from ..loops.loop_nest import Index, LoopNest
+from .alignment import Shift
 from .arguments import DIVISOR, INT32, blocks, is_multiple, most, weight
 from .memory import straight
 
@@ -52,6 +53,8 @@ class Dim:
         full    its tile is known to be inside: no masks
         shared  so many programs walk it, each every `shared`-th block
         team    the programs of a row, which hold it together (`teams`)
+        shift   rows start anywhere in groups of so many elements, and tiles start with a group
+                (`alignment`); 0: tiles start with the row
 
     The extent may be an expression. Then a mask ends the last tile, and a call has as many programs
     as it needs, and none if there is no element.
@@ -67,11 +70,14 @@ class Dim:
     full: bool = False
     shared: int = 0
     team: bool = False
+    shift: int = 0
 
     @property
     def masked(self) -> bool:
         if not self.constant or self.full:
             return False
+        if self.shift:
+            return True
         if is_symbolic(self.extent) and self.single and not self.looped:
             return True  # it may be empty
         return bool(self.extent == 0 or self.extent % self.block != 0)
@@ -84,6 +90,11 @@ class Dim:
         if not self.constant:
             return self.looped
         return most(self.extent + self.block) >= INT32
+
+    @property
+    def reach(self) -> Any:
+        """The elements that its tiles hold together, with those before the start of the row."""
+        return self.extent + max(0, self.shift - 1)
 
     @property
     def programs(self) -> Any:
@@ -105,6 +116,7 @@ class Plan:
     nest: LoopNest
     dims: tuple[Dim, ...]
     warps: int
+    shift: Shift | None = None
 
     @property
     def wide(self) -> bool:
