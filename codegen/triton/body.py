@@ -21,6 +21,7 @@ from . import column_folds, memory, reductions, teams
 from .alignment import Shift
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
+from .rounding import Rounding
 from .tiling import Dim, Plan
 
 
@@ -57,6 +58,7 @@ class Writer:
         self.axis_name: dict[int, str] = {}
         self.along = self._along()
         self.asserted: set[int] = set()
+        self.rounding = Rounding(self.nest)
 
     def write(self) -> Lines:
         self._places()
@@ -247,7 +249,8 @@ class Writer:
         elif value.op in _TEXTS:
             self.body.put(f"v{number} = {_TEXTS[value.op](self, value)}")
         else:
-            text = operators.expression(DIALECT, self.nest.values, number)
+            text = self.rounding.text(number)
+            text = text or operators.expression(DIALECT, self.nest.values, number)
             self.body.put(f"v{number} = {text}")
 
 

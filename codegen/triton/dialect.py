@@ -103,6 +103,11 @@ def _library(op: str, name: str = "") -> str:
     return operators.call(op, f"libdevice.{name or op}")
 
 
+def inverse(text: str) -> str:
+    """1 / x in float32, correctly rounded."""
+    return f"tl.div_rn(tl.full((), 1.0, tl.float32), {text})"
+
+
 _NAN = ", propagate_nan=tl.PropagateNan.ALL)"
 FORMS: dict[str, operators.Form] = {
     # Triton's // and % of integers are C's
@@ -138,16 +143,17 @@ FORMS: dict[str, operators.Form] = {
     "round": _library("round", "rint"),
     "sqrt": _by_float("tl.sqrt_rn({0})", "tl.sqrt({0})"),
     "rsqrt": _library("rsqrt"),
-    "reciprocal": _by_float("tl.div_rn(tl.full((), 1.0, tl.float32), {0})", "1.0 / {0}"),
+    "reciprocal": _by_float(inverse("{0}"), "1.0 / {0}"),
     "sigmoid": _by_float(
-        "tl.div_rn(tl.full((), 1.0, tl.float32), 1.0 + libdevice.exp(-{0}))",
-        "1.0 / (1.0 + libdevice.exp(-{0}))",
+        inverse("1.0 + libdevice.exp(-{0})"), "1.0 / (1.0 + libdevice.exp(-{0}))"
     ),
+    "erf": _by_float("_erf({0})", "libdevice.erf({0})"),
+    "tanh": _by_float("_tanh({0})", "libdevice.tanh({0})"),
     **{
         name: _library(name)
         for name in (
             "trunc", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
-            "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+            "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
             "erfc", "pow", "atan2", "hypot", "copysign",
         )
     },
@@ -279,12 +285,84 @@ def _nan_max(a, b):
 def _nan_min(a, b):
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 """,
+    # Instructions of a GPU, of about 1 ulp; results below 2**-126 are 0.
+    "_ex2": """
+def _ex2(x):
+    text: tl.constexpr = "ex2.approx.ftz.f32 $0, $1;"
+    return tl.inline_asm_elementwise(text, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+""",
+    "_rcp": """
+def _rcp(x):
+    text: tl.constexpr = "rcp.approx.ftz.f32 $0, $1;"
+    return tl.inline_asm_elementwise(text, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+""",
+    # The values of libdevice's erf and tanh, to the bit. Those have branches, which lanes of a warp
+    # take both; here each lane selects its coefficients or its result.
+    "_erf": """
+def _erf(x):
+    size = tl.abs(x)
+    far = size >= 1.002959966659546
+    s = tl.where(far, size, x * x)
+    p = tl.where(far, 1.6425845387857407e-05, 8.483494457323104e-05)
+    p = tl.fma(p, s, tl.where(far, -0.0004680210549850017, -0.0008213091641664505))
+    p = tl.fma(p, s, tl.where(far, 0.0052647641859948635, 0.005213488824665546))
+    p = tl.fma(p, s, tl.where(far, -0.034303076565265656, -0.026868773624300957))
+    p = tl.fma(p, s, tl.where(far, 0.1532936990261078, 0.11284004896879196))
+    p = tl.fma(p, s, tl.where(far, 0.9163130521774292, -0.37612664699554443))
+    p = tl.fma(p, s, tl.where(far, 0.6282998323440552, 0.12837915122509003))
+    near = tl.where(far, -size, x)
+    near = tl.fma(p, near, near)
+    return tl.where(far, libdevice.copysign(1.0 - _ex2(near), x), near)
+""",
+    "_tanh": """
+def _tanh(x):
+    size = tl.abs(x)
+    far = tl.fma(_rcp(_ex2(size * 2.885390043258667) + 1.0), -2.0, 1.0)
+    far = tl.where(size >= 9.010913848876953, 1.0, far)
+    s = x * x
+    p = tl.fma(s, 0.01573968306183815, -0.05230396240949631)
+    p = tl.fma(p, s, 0.13315297663211823)
+    p = tl.fma(p, s, -0.33332768082618713)
+    p = tl.fma(p, s, 0.0)
+    return tl.where(size >= 0.6000000238418579, libdevice.copysign(far, x), tl.fma(p, x, x))
+""",
+    # Where a result is rounded to 16 bits (`rounding`). 1 + f(x), as eager's kernels compute it: near
+    # -1 their f is a multiple of 2**-24, and so it is here.
+    "_one_plus_erf": """
+def _one_plus_erf(x):
+    size = tl.abs(x)  # erfc(size) = 2 ** (size * p), fitted for an absolute error of 3e-7
+    p = tl.fma(size, -6.484371169790393e-06, 7.927819387987256e-05)
+    p = tl.fma(p, size, -0.00012306374264881015)
+    p = tl.fma(p, size, -0.003334599081426859)
+    p = tl.fma(p, size, 0.030779756605625153)
+    p = tl.fma(p, size, -0.14974769949913025)
+    p = tl.fma(p, size, -0.9181325435638428)
+    p = tl.fma(p, size, -1.6279288530349731)
+    return 1.0 + libdevice.copysign(1.0 - _ex2(p * size), x)
+""",
+    "_one_plus_tanh": """
+def _one_plus_tanh(x):
+    far = tl.fma(_rcp(_ex2(tl.abs(x) * 2.885390043258667) + 1.0), -2.0, 1.0)
+    return 1.0 + libdevice.copysign(far, x)
+""",
+    # A quarter of exp(-x), so that no result that is a normal number becomes 0.
+    "_sigmoid_16": """
+def _sigmoid_16(x):
+    return _rcp(_ex2(tl.fma(x, -1.4426950408889634, -2.0)) + 0.25) * 0.25
+""",
+    "_exp_16": """
+def _exp_16(x):
+    return tl.exp2(x * 1.4426950408889634)
+""",
     # A lane's largest element so far, its sum of exp(element - largest), and another element: one
-    # exp.
+    # exp, whose error is greatest where it adds least.
     "_exp_in": """
 def _exp_in(top, total, x):
     away = tl.where(x == top, 0.0, x - top)
-    scale = libdevice.exp(-tl.abs(away))
+    if x.dtype == tl.float64:
+        scale = libdevice.exp(-tl.abs(away))
+    else:
+        scale = _ex2(tl.abs(away) * -1.4426950408889634)
     return tl.where(away > 0, total * scale + 1.0, total + scale)
 """,
     "_exp_out": """

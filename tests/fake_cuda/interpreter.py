@@ -136,6 +136,7 @@ class _Server:
         worker = _load("worker", ROOT / "tests" / "codegen" / "triton" / "worker.py")
         np.seterr(all="ignore")
         worker._round_bfloat16()
+        worker._approximate()
         self.library, self.function_of = worker.NumpyLibrary(), worker.function_of
         self.bounds = _Bounds()
         self.bounds.install()

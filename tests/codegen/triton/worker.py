@@ -4,8 +4,8 @@
 the kernel left them, or the error's text. The interpreter lacks libdevice: `NumpyLibrary` stands in for it; and
 it truncates float32 to bfloat16 where a GPU rounds to nearest: `_round_bfloat16` does it as torch does; it multiplies
 matrices of bfloat16 by their bits: `_multiply_bfloat16` by their numbers; it makes an int8 of a bool that is spread over a
-tile: `_keep_bools` keeps it; it runs one program after the other: `SideBySide` lets them wait for each other. Assertions
-count where the kernel says so (`debug`).
+tile: `_keep_bools` keeps it; it runs one program after the other: `SideBySide` lets them wait for each other; it has no
+PTX: `_approximate` computes two instructions. Assertions count where the kernel says so (`debug`).
 """
 
 from __future__ import annotations
@@ -235,6 +235,26 @@ def _keep_bools() -> None:
     InterpreterBuilder.create_splat = create_splat
 
 
+def _approximate() -> None:
+    """The interpreter knows no PTX: the two instructions that helpers of kernels name, as they are on a GPU."""
+    from types import SimpleNamespace
+
+    import numpy as np
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    functions = {"ex2.approx.ftz.f32": np.exp2, "rcp.approx.ftz.f32": np.reciprocal}
+
+    def create_inline_asm(self: Any, text: Any, constraints: Any, values: Any, *rest: Any) -> Any:
+        (value,) = values
+        with np.errstate(all="ignore"):
+            found = functions[str(text).split()[0]](value.data.astype(np.float64))
+            found = np.where(np.abs(found) < 2.0**-126, found * 0, found).astype(np.float32)
+        handle = TensorHandle(found, value.dtype.scalar)
+        return SimpleNamespace(get_result=lambda number: handle)
+
+    InterpreterBuilder.create_inline_asm = create_inline_asm
+
+
 def _assert(on: bool) -> None:
     """Whether assertions of kernels count: a launch cannot say it to the interpreter, whose options are its own."""
     from triton.runtime.interpreter import interpreter_builder
@@ -254,6 +274,7 @@ def _serve() -> None:
     _round_bfloat16()
     _multiply_bfloat16()
     _keep_bools()
+    _approximate()
     while True:
         try:
             kernel, tensors, places = _read(sys.stdin.buffer)
