@@ -28,7 +28,7 @@ from ...runtime.program.program import DeviceLaunch
 from ..loops.kernel import Kernel
 from ..loops.loop_nest import LoopNest
 from ..plan_cache import serialize
-from ..triton import column_folds, compiler, matmul_fusion, renderer, scatter
+from ..triton import column_folds, compiler, matmul_fusion, one_hot, renderer, scatter
 from ..triton.matmul import Configuration
 from ..triton.matmul_fusion import Hosts
 from ..triton.renderer import TritonKernel
@@ -217,13 +217,13 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
     if kernel.nest.scatters:
         several = scatter.split(kernel.nest)
         return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
-    programs = 0
-    if kernel.nest.folds_across:
-        parts, programs = column_folds.split(kernel.nest, gpu.multiprocessors)
+    nest, programs = one_hot.known(kernel.nest), 0
+    if nest.folds_across:
+        parts, programs = column_folds.split(nest, gpu.multiprocessors)
     else:
-        parts = team(kernel.nest, gpu.multiprocessors) or split(kernel.nest, gpu.multiprocessors)
+        parts = team(nest, gpu.multiprocessors) or split(nest, gpu.multiprocessors)
     if parts is None:
-        return OnDevice((of(kernel.nest, everything),))
+        return OnDevice((of(nest, everything),))
     aligned.update(range(len(nodes), len(nodes) + len(parts.between)))
     pairs = zip(parts.nests, parts.places, strict=True)
     found = [of(nest, places, programs * nest.folds_across) for nest, places in pairs]
