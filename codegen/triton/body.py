@@ -244,6 +244,8 @@ class Writer:
 
     def value(self, number: int) -> None:
         value = self.nest.values[number]
+        if number in self.rounding.unused:
+            return
         if value.op in _WRITERS:
             _WRITERS[value.op](self, number)
         elif value.op in _TEXTS:

@@ -36,10 +36,10 @@ def known(nest: LoopNest) -> LoopNest:
     """The nest with such sums as values of the row."""
     level = loop_nest.levels(nest)
     hot = {
-        number: found
+        number: one_hot
         for number, value in enumerate(nest.values)
         if value.op == "reduce" and value.attr == "sum" and value.dtype.is_floating_point
-        if (found := _hot(nest, level, value.args[0])) is not None
+        if (one_hot := _hot(nest, level, value.args[0])) is not None
     }
     if not hot or len(nest.inner) != 1 or nest.scatters:
         return nest

@@ -8,6 +8,8 @@ text of each value.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 
 from ..loops import online_reductions
@@ -24,7 +26,7 @@ _ONE_PLUS = {"erf": (torch.bfloat16,), "tanh": (torch.bfloat16, torch.float16)}
 
 class Rounding:
     """`to`: for each value the most precise dtype to which its uses round it; `EXACT` if some use
-    does not.
+    does not. `unused`: values that only such forms replace.
     """
 
     def __init__(self, nest: LoopNest) -> None:
@@ -46,6 +48,11 @@ class Rounding:
             for arg in value.args:
                 use(arg, value.dtype if value.op == "cast" else found[number] if keeps else EXACT)
         self.to = [one or EXACT for one in found]
+        # functions of which only 1 + f(x) is used, and how often
+        within = Counter(self._one_plus(number) for number in range(len(nest.values)))
+        uses: Counter[int | None] = Counter(a for value in nest.values for a in value.args)
+        uses.update(number for store in nest.stores for number in store.needs)
+        self.unused = frozenset(one for one, count in within.items() if count == uses[one])
 
     def text(self, number: int) -> str | None:
         """The cheaper form of a value; None: it has none, or needs to be exact."""
@@ -57,8 +64,19 @@ class Rounding:
         if value.op == "div" and value.args[1] in self.sums:
             # the same for all elements of a row: one division
             return f"v{value.args[0]} * {dialect.inverse(f'v{value.args[1]}')}"
-        if value.op == "add":
-            one, other = (self.values[arg] for arg in value.args)
-            if one.op == "const" and one.attr == 1.0 and to in _ONE_PLUS.get(other.op, ()):
-                return f"_one_plus_{other.op}(v{other.args[0]})"
+        function = self._one_plus(number)
+        if function is not None:
+            one = self.values[function]
+            return f"_one_plus_{one.op}(v{one.args[0]})"
+        return None
+
+    def _one_plus(self, number: int) -> int | None:
+        """The function of a value that is 1 + f(x) and has a form of its own."""
+        value = self.values[number]
+        if value.op != "add" or value.dtype != torch.float32:
+            return None
+        for one, other in (value.args, value.args[::-1]):
+            known = self.values[one].op == "const" and self.values[one].attr == 1.0
+            if known and self.to[number] in _ONE_PLUS.get(self.values[other].op, ()):
+                return other
         return None

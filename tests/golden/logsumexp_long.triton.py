@@ -9,9 +9,18 @@ def _nan_max(a, b):
 
 
 @triton.jit
+def _ex2(x):
+    text: tl.constexpr = "ex2.approx.ftz.f32 $0, $1;"
+    return tl.inline_asm_elementwise(text, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def _exp_in(top, total, x):
     away = tl.where(x == top, 0.0, x - top)
-    scale = libdevice.exp(-tl.abs(away))
+    if x.dtype == tl.float64:
+        scale = libdevice.exp(-tl.abs(away))
+    else:
+        scale = _ex2(tl.abs(away) * -1.4426950408889634)
     return tl.where(away > 0, total * scale + 1.0, total + scale)
 
 

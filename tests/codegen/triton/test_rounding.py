@@ -117,6 +117,25 @@ def test_values_that_are_kept_in_float32_are_exact():
     assert "_sigmoid_16" in triton.render(scaled.nest()).source
 
 
+def test_a_function_beside_1_plus_it_is_computed(worker):
+    x = torch.randn(64)
+    build = Build("both", (), (64,))
+    value = build.op("erf", build.load(x))
+    build.store(build.op("add", value, build.const(1.0, F32)), BF16)
+    build.store(value, F32)
+    kernel = triton.render(build.nest())
+    assert "_one_plus_erf(v" in kernel.source and "= _erf(v" in kernel.source
+    more, plain = build.outputs(worker.run(kernel, build.tensors))
+    close(more, (1 + torch.erf(x)).bfloat16())
+    close(plain, torch.erf(x))
+    alone = built(x, lambda b, v: b.op("add", b.op("erf", v), b.const(1.0, F32)), BF16)
+    assert "= _erf(v" not in triton.render(alone.nest()).source
+    double = built(
+        x.double(), lambda b, v: b.op("add", b.const(1.0, torch.float64), b.op("erf", v)), BF16
+    )
+    close(run(worker, double)[1], (1 + torch.erf(x.double())).bfloat16())
+
+
 @pytest.mark.parametrize("dtype", [BF16, F32])
 def test_softmax_divides_once_a_row_where_it_is_rounded(worker, dtype):
     x = (torch.randn(5, 300) * 8).to(dtype)
