@@ -326,8 +326,8 @@ def _tanh(x):
     p = tl.fma(p, s, 0.0)
     return tl.where(size >= 0.6000000238418579, libdevice.copysign(far, x), tl.fma(p, x, x))
 """,
-    # Where a result is rounded to 16 bits (`rounding`). 1 + f(x), as eager's kernels compute it: near
-    # -1 their f is a multiple of 2**-24, and so it is here.
+    # Where a result is rounded to 16 bits (`rounding`). 1 + f(x), as eager's kernels compute it:
+    # near -1 their f is a multiple of 2**-24, and so it is here.
     "_one_plus_erf": """
 def _one_plus_erf(x):
     size = tl.abs(x)  # erfc(size) = 2 ** (size * p), fitted for an absolute error of 3e-7

@@ -226,8 +226,8 @@ def checked(writer: Writer, number: int) -> str:
 
 
 def store(writer: Writer, one: Store, columns: str = "whole") -> str:
-    """The statement of a store; of groups of 16 bytes: with this mask. A pointer has the shape of the stored value, also along dimensions
-    of one element.
+    """The statement of a store. A pointer has the shape of the stored value, also along dimensions
+    of one element. `columns`: the mask of a store of groups of 16 bytes.
     """
     offsets = () if one.scatter is None else (one.scatter.offset,)
     pointer, moved = _pointer(writer, one.buffer, one.index, offsets)
