@@ -200,9 +200,8 @@ def _piece_of(writer: Writer, pair: Pair, total: int | None) -> None:
     columns = writer.plan.dims[-1]
     whole = f"v{pair.element}"
     kept = f"tl.where(c_mask, {whole}, 0.0)" if columns.masked else whole
-    put(
-        f"n{number} = tl.minimum({columns.constant}, {columns.extent} - member * {columns.constant})"
-    )
+    left = f"{columns.extent} - member * {columns.constant}"
+    put(f"n{number} = tl.minimum({columns.constant}, {left})")
     text = f"tl.sum({kept}, 1, keep_dims=True)" if total is None else f"v{total}"
     put(f"m{number} = tl.div_rn({text}, n{number}.to(tl.float32))")
     put(f"a{number} = {whole} - m{number}")
