@@ -173,7 +173,10 @@ def values(writer: Writer) -> None:
         for pair in seconds:
             compute([pair.shift])
             _row_of(writer, pair, _sum_of(nest, told, pair))
-            known.update((pair.number, *_power(writer, pair)))
+            known.add(pair.number)
+            for power in set(_power(writer, pair)) - known:
+                writer.body.put(f"v{power} = v{power} * _exp_scale(t{pair.number}, v{pair.shift})")
+                known.add(power)
     compute(store.value for store in nest.stores)
 
 
@@ -218,8 +221,6 @@ def _row_of(writer: Writer, pair: Pair, total: int | None) -> None:
     if pair.what == "exp":
         known = f"w{pair.first}, w{number}, v{pair.first}, v{pair.shift}"
         put(f"v{number} = _exp_out({known})")
-        for power in _power(writer, pair):
-            put(f"v{power} = v{power} * _exp_scale(t{number}, v{pair.shift})")
         return
     columns = writer.plan.dims[-1]
     left = f"{columns.extent} - {_members(columns)} * {columns.constant}"
