@@ -29,7 +29,7 @@ def small(monkeypatch):
     monkeypatch.setattr(tiling, "COLUMN_BLOCK", 8)
 
 
-def run_team(worker, build, multiprocessors=8):
+def run_team(worker, build, multiprocessors=16):
     """(outputs, the texts of the kernels)."""
     found = teams.team(build.nest(), multiprocessors)
     assert found is not None
@@ -89,13 +89,13 @@ def test_reductions_of_one_phase_take_one_exchange(worker, small):
 
 
 def test_who_has_a_team(small):
-    def has(build, multiprocessors=8):
+    def has(build, multiprocessors=16):
         return teams.team(build.nest(), multiprocessors) is not None
 
     assert has(softmax(torch.empty(7, 64)))
     assert not has(softmax(torch.empty(7, 16)))  # one program holds the row
     assert not has(softmax(torch.empty(1, 64)))  # too few programs
-    assert not has(softmax(torch.empty(7, 64)), 7)  # a team might not fit
+    assert not has(softmax(torch.empty(7, 64)), 15)  # a team might not fit
     assert not has(logsumexp(torch.empty(7, 64)))  # one pass, which stores nothing along the row
     columns = Build("columns", (7,), (64,))
     a = columns.load(torch.empty(64, 7).t())
@@ -145,7 +145,7 @@ def test_teams_compile():
 def test_a_program_with_a_team(worker, small):
     """The words begin at zero in each run, in the program's own memory."""
     x = torch.randn(9, 61)
-    made = written(lambda x: torch.softmax(x * 2, -1), x, of=lambda device: Gpu(90, 8))
+    made = written(lambda x: torch.softmax(x * 2, -1), x, of=lambda device: Gpu(90, 16))
     assert len(made.launches) == 2 and not made.aten
     for _time in range(2):
         (found,) = Machine(worker).run(made, x)
