@@ -74,6 +74,19 @@ def test_layer_norm_and_values_of_rows(worker, small, dtype):
     close(found.double(), wanted, rtol=tolerance, atol=tolerance)
 
 
+def test_squares_about_what_is_no_mean(worker, small):
+    """The means of the pieces are told, too."""
+    x = torch.randn(7, 61) + 5
+    build = Build("about", (7,), (61,))
+    a = build.load(x)
+    gap = build.op("sub", a, build.reduce("max", a))
+    build.store(build.op("div", gap, build.reduce("sum", build.op("mul", gap, gap))))
+    (found,), (_zeros, text) = run_team(worker, build)
+    assert text.count("_tell(between") == 3
+    gap = x - x.amax(1, keepdim=True)
+    close(found, gap / (gap * gap).sum(1, keepdim=True), rtol=1e-4, atol=1e-6)
+
+
 def test_reductions_of_one_phase_take_one_exchange(worker, small):
     x = torch.randint(-100, 100, (7, 50), dtype=torch.int32)
     build = Build("both", (7,), (50,))
