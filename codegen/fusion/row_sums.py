@@ -49,7 +49,9 @@ def _row_of(node: Node, rows: set[tuple[tuple[int, ...], tuple[int, ...]]]) -> t
     computed = x
     while is_plain_view(computed):
         computed = computed.alias  # type: ignore[assignment]
-    if computed.op == "input" or not x.meta.dtype.is_floating_point or is_symbolic(x.meta.shape):
+    if computed.op == "input" or not x.meta.dtype.is_floating_point:
+        return ()
+    if node.target in _MEANS and is_symbolic(x.meta.shape):
         return ()
     given = argument(node, 3, "dtype")
     if given in (torch.bfloat16, torch.float16) or not node.meta.dtype.is_floating_point:

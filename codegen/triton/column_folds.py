@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from ...ir.dataclass import dataclass
 from ...ir.graph.layout import contiguous_strides
+from ...ir.symbolic.expr import is_symbolic
 from ..loops import loop_nest
 from ..loops.loop_nest import Buffer, Index, LoopNest, Store, Value
 from . import memory
-from .arguments import weight
 from .dialect import TYPES
 from .split_reduction import Between, Split
 from .tiling import Dim, plan_of, resident, stages
@@ -41,7 +41,9 @@ def split(nest: LoopNest, multiprocessors: int) -> tuple[Split, int]:
     """The nests that replace this one, and the number of programs of the first."""
     plan = plan_of(nest, programs=1)
     rows = plan.dims[0]
-    programs = max(1, min(resident(plan) * multiprocessors, -(-weight(rows.extent) // rows.block)))
+    programs = resident(plan) * multiprocessors
+    if not is_symbolic(rows.extent):  # later calls may have more rows than the first one
+        programs = max(1, min(programs, -(-rows.extent // rows.block)))
     across = [store for store in nest.stores if store.across]
     sums = []
     for number, store in enumerate(across):

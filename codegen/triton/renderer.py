@@ -88,9 +88,9 @@ def render(
 
     `tiling`: the tile, if it is not that of the rules. `programs`: see `column_folds.split`. Sizes,
     strides and offsets that are expressions are numbers of the launch; one text serves them all. A
-    nest that scatters must have
-    been split (`scatter`). KeyError: an operator or dtype that Triton text lacks. BuildError: a
-    nest that Triton text cannot express; the caller then runs the operators one by one.
+    nest that scatters must have been split (`scatter`). KeyError: an operator or dtype that Triton
+    text lacks. BuildError: a nest that Triton text cannot express; the caller then runs the
+    operators one by one.
     """
     if nest.tiled is not None:
         raise BuildError("Triton kernels are called only by the program", found=nest.name)

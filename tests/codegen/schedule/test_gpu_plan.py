@@ -320,6 +320,10 @@ OPEN = {
         lambda x, w: F.layer_norm(x @ w + 1, (8,)).exp().sum(0), lambda n: [normal(n, 4), normal(4, 8)], [(0,), ()],
     ),
     "between": (steps, lambda n: [normal(n, 8), normal(8, 8)], [(0,), ()]),
+    "sums beside rows": (
+        lambda x, w: ((x.exp() * w).sum(0), x.sum(0), (x * w).softmax(-1), (x * w).sum()),
+        lambda n: [normal(n, 64), normal(64)], [(0,), ()],
+    ),
 }  # fmt: skip
 
 

@@ -1,9 +1,10 @@
-"""Sums over rows beside reductions of rows: nests with `Store.across` in Triton's interpreter, and whole programs that get
-them (backwards of norms), beside eager."""
+"""Sums over rows beside reductions of rows, in Triton's interpreter: nests with `Store.across`, and
+whole programs that get them (backwards of norms), beside eager."""
 
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from graftjit.codegen.loops.loop_nest import Index, Store
 from graftjit.codegen.programs.shadow import differs
 from graftjit.codegen.triton import column_folds
 from graftjit.codegen.triton import renderer as triton
+from graftjit.ir.symbolic.expr import Symbol
 
 from ..on_cuda import Machine, written
 from .nests import Build, close
@@ -111,7 +113,7 @@ def test_a_sum_over_rows_does_not_move_along_them():
         build.nest()
 
 
-# -- whole programs ---------------------------------------------------------------------------------
+# -- whole programs --------------------------------------------------------------------------------
 
 
 def rms_backward(g, x, w):
@@ -177,3 +179,11 @@ def test_sums_without_reductions_of_rows_are_plain():
     x, y, z = (torch.empty(64, 96) for _ in range(3))
     made = written(lambda x, y, z: ((x + y).sum(0), z.softmax(-1)), x, y, z)
     assert not any(kernel.nest.folds_across for kernel in made.plan.kernels)
+
+
+def test_rows_of_unknown_number_have_all_programs():
+    """A later call may have more rows than the one that was captured."""
+    nest = centred(torch.empty(8, 4096, device="meta"), torch.empty(4096, device="meta")).nest()
+    rows = Symbol("rows", "int", 8, 1, None)
+    assert column_folds.split(nest, 132)[1] == 8
+    assert column_folds.split(replace(nest, outer=(rows,)), 132)[1] == 264

@@ -1,4 +1,4 @@
-"""The bytes that plans for a GPU read and write, beside those that each family of kernels has to move."""
+"""The bytes that plans for a GPU read and write, beside those that each family of kernels needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def planned(name: str) -> tuple[int, list[Written]]:
 
 
 def moved(made: Written) -> int:
-    """Bytes of all steps: each buffer of a kernel once, what its launches hand to each other twice."""
+    """Bytes of all steps: each buffer of a kernel once, what its launches pass on twice."""
     total = 0
     for step in made.plan.steps:
         if isinstance(step, Node):
