@@ -32,7 +32,7 @@ from ..triton import column_folds, compiler, matmul_fusion, one_hot, renderer, s
 from ..triton.matmul import Configuration
 from ..triton.matmul_fusion import Hosts
 from ..triton.renderer import TritonKernel
-from ..triton.split_reduction import split
+from ..triton.split_reduction import Split, split
 from ..triton.teams import team
 from ..triton.tiling import Tiling
 from . import inplace, plan
@@ -218,6 +218,7 @@ def on_device(kernel: Kernel, gpu: Gpu, fresh: frozenset[Node], hosts: Hosts) ->
         several = scatter.split(kernel.nest)
         return OnDevice(tuple([of(one.nest, one.buffers) for one in several]))
     nest, programs = one_hot.known(kernel.nest), 0
+    parts: Split | None
     if nest.folds_across:
         parts, programs = column_folds.split(nest, gpu.multiprocessors)
     else:

@@ -67,7 +67,7 @@ def known(nest: LoopNest) -> LoopNest:
     values, kept = renumbered(made.values, [*roots, *checks])
     stores = tuple(replace(store, value=kept[new[store.value]]) for store in nest.stores)
     nest = replace(nest, values=values, stores=stores)
-    if nest.has_reduction or weight(product(nest.outer)) >= PROGRAMS:
+    if nest.has_reduction or nest.folds_across or weight(product(nest.outer)) >= PROGRAMS:
         return nest
     return replace(nest, outer=(), inner=nest.outer + nest.inner)  # few rows: element by element
 

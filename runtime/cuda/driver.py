@@ -292,10 +292,11 @@ class Driver:
     def _idle(self) -> bool:
         """Wait for the kernels of all devices; False if that is not possible now, for example
         while a CUDA graph is being recorded."""
-        wait = self.functions.get("cuCtxSynchronize")
-        for device in self._contexts if wait is not None else ():
+        if "cuCtxSynchronize" not in self.functions:
+            return True
+        for device in self._contexts:
             with self.current(device):
-                if wait():
+                if self.functions["cuCtxSynchronize"]():
                     return False
         return True
 
