@@ -227,6 +227,7 @@ def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[R
         nodes=tuple(nodes),
         gradients=tuple(None if one is None else now[one] for one in joint.gradients),
         arrived=tuple(None if one is None else now[one] for one in joint.arrived),
+        custom=tuple(tuple(now[one] for one in given) for given in joint.custom),
         kept=kept,
     )
 

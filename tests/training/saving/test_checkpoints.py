@@ -23,6 +23,7 @@ from torch.utils.checkpoint import (
 import graftjit
 from graftjit.runtime.process.session import SESSION
 
+from ..custom.functions import Clamped
 from .checkpoints import Block, blocks_of, compare, leaf, operators_of_backward, saved_bytes
 
 again = functools.partial(checkpoint, use_reentrant=False)
@@ -189,6 +190,24 @@ def test_results_that_are_differentiated_apart() -> None:
         one, other = heads(x)
         one.backward()
         other.backward()
+        return (x.grad, w.grad), heads
+
+    compare(program)
+
+
+def test_a_custom_function_before_a_region_gets_the_whole_gradient() -> None:
+    """Its backward is not linear: results whose gradients meet in it are one segment."""
+
+    def program(wrap: Any) -> Any:
+        x, w = leaf(3, 4), leaf(3, 4)
+
+        @wrap
+        def heads(a: torch.Tensor, b: torch.Tensor) -> Any:
+            clamped = Clamped.apply(a)
+            return again(lambda h: h.sin() * h, clamped) * b, clamped * b
+
+        for _ in range(2):
+            torch.autograd.backward([one.sum() for one in heads(x, w)])
         return (x.grad, w.grad), heads
 
     compare(program)
