@@ -96,7 +96,13 @@ class GraftBackward(BackwardCFunction):
     def apply(self, *gradients: Any) -> Any:
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
         engine calls this."""
-        found = self.gradients_of(gradients)
+        if any(one is not None for one in gradients):
+            found = self.gradients_of(gradients)
+        else:
+            # A node of several results leads here, and those with a gradient do not depend on this
+            # one: eager mode does not reach it, so it neither frees anything nor raises.
+            self.joint.passed_by(self)
+            found = (None,) * len(self.needs_input_grad)
         if self.joint.leaves_out(gradients):
             leaf_hooks.hold_back(self, found)
         return found
@@ -360,19 +366,26 @@ class JointProgram:
 
     def _saved_of(self, node: Any, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
         """The tensors that a node has saved. Raises where these results have freed them."""
-        if self._lasts:
+        if node.remaining is not None:
             present = self._present(gradients)
             return lasting.saved_of(node, present, self.plan.clashes)  # type: ignore[no-any-return]
         return node.saved_tensors if self._saves else ()
 
     def release(self, node: Any, gradients: Sequence[Any]) -> None:
         """Drop what is saved, unless autograd retains the graph or other results need it."""
-        if self._lasts:
+        if self._lasts or node.remaining is not None:
             lasting.keep(node, self._present(gradients), self.plan.clashes, self._places_of_inputs)
         if node.remaining is None:
             node.drop()
         else:
             node.maybe_clear_saved_tensors()
+
+    def passed_by(self, node: Any) -> None:
+        """Keep what is saved: autograd frees it after a run without any gradient too."""
+        if self._saves and node.remaining is None:
+            # autograd's error: there is nothing left to keep
+            with contextlib.suppress(RuntimeError):
+                lasting.keep(node, (), self.plan.clashes, self._places_of_inputs)
 
     def _present(self, gradients: Sequence[Any]) -> list[int]:
         return [at for at, one in enumerate(self.plan.results) if gradients[one] is not None]

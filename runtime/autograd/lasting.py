@@ -29,9 +29,7 @@ def lasts(clashes: Sequence[Collection[int]]) -> bool:
 
 
 def saved_of(node: Any, present: Collection[int], clashes: Sequence[Collection[int]]) -> Any:
-    """The saved tensors for a backward of the results in `present`. Raises autograd's errors."""
-    if node.remaining is None:
-        return node.saved_tensors
+    """What has been kept, for a backward of the results in `present`. Raises autograd's errors."""
     pairs, freed = node.remaining
     if any(not freed.isdisjoint(clashes[at]) for at in present):
         return node.saved_tensors  # raises

@@ -406,6 +406,27 @@ def test_each_node_frees_what_it_saved() -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("first", [1, 0])
+def test_a_segment_without_a_gradient_frees_nothing_and_does_not_raise(first: int) -> None:
+    """The two others share a node, which leads to that of the sine: the product does not depend on
+    it, though the sum does."""
+
+    def function(x: T, w: T) -> Any:
+        chosen = torch.where(x > 0.1, x, w)
+        sine = w.sin()
+        return chosen * 2, sine, sine + chosen
+
+    found = []
+    for each in (function, graftjit.jit(function)):
+        torch.manual_seed(0)
+        x, w = (torch.randn(3, requires_grad=True) for _ in range(2))
+        results = each(x, w)
+        results[first].sum().backward()
+        results[1 - first].sum().backward()
+        found.append((x.grad, w.grad))
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("between", [True, False])
 def test_a_write_between_the_backwards_raises_where_eager_raises(between: bool) -> None:
     found = []
