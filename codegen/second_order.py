@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
+from ..ir.graph.effects import reads, root
 from ..ir.graph.nodes import Graph
+from ..ir.passes.pipeline import drop_dead
 from ..ir.trace.autocast_cache import Casts
 from ..ir.trace.gradient_trace import NoGradientTrace, gradient_trace
 from ..ir.trace.joint_graph import Joint
@@ -49,9 +51,20 @@ def second_order(graph: Graph, compile_whole: CompileWhole) -> SecondOrder:
             return program
         if not made.needs_grad:
             program = _without_history(program)
-        return Made(program, trace.places, trace.results, trace.history)
+        given = [at for at, one in enumerate(inputs) if one is not None]
+        read = frozenset(given[at] for at in _read(made) if at < len(given))
+        return Made(program, trace.places, trace.results, trace.history, read)
 
     return SecondOrder(build)
+
+
+def _read(graph: Graph) -> list[int]:
+    """The positions of the inputs whose memory the outputs depend on."""
+    live = drop_dead(graph)
+    memory = {root(one) for node in live.nodes for one in reads(node)} | set(
+        map(root, live.outputs)
+    )
+    return [at for at, node in enumerate(graph.inputs) if node in memory]
 
 
 def _steps(graph: Graph) -> list[Any]:

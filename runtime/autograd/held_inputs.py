@@ -74,6 +74,17 @@ def _again(make: Callable[..., Any], tensor: Any, *args: Any) -> Any:
         torch._C._set_grad_enabled(False)
 
 
+def inputs_of(held: Held, saved: dict[int, Any]) -> tuple[dict[int, Any], frozenset[int]]:
+    """The inputs by position, saved ones included, and those that were written to since."""
+    lost = []
+    found = saved
+    for at, tensor, seen, version in held:
+        found[at] = tensor.tensor() if seen is None else tensor
+        if seen is not None and seen._version != version:
+            lost.append(at)
+    return found, frozenset(lost)
+
+
 def gone(name: str, at: int) -> GraftError:
     """The error for an input that was written to."""
     return GraftError(

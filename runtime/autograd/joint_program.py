@@ -34,7 +34,7 @@ from . import (
     second_order,
 )
 from .edge_order import arranged
-from .held_inputs import Held, Holder, gone
+from .held_inputs import Held, Holder, gone, inputs_of
 from .joint_plan import Plan
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
@@ -459,7 +459,7 @@ class JointProgram:
         node that has dropped them."""
         plan, fault = self.plan, None
         saved = self._saved_of(node, gradients) if kept is None else ()
-        before, numbers = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
+        before, numbers, lost = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
         casts = casts_now()
         why = f"{why} under autocast" if casts and taped else why
         results: list[Any] = [None] * len(plan.results)
@@ -468,13 +468,15 @@ class JointProgram:
                 results[at] = as_seen(node, plan.results[at], saved[place])
         # Python code of a custom function may ask for autocast.
         if taped != bool(casts) and kept is None and not (casts and plan.custom):
-            arguments = node, gradients, before, numbers, results
+            arguments = node, gradients, before, numbers, lost, results
             done, fault = _tried(self._by_program, *arguments, taped, casts)
             if isinstance(fault, CheckError):
                 raise fault
             if fault is None and not isinstance(done, str):
                 return done
             why = f"{why}: {done if fault is None else fault}"
+        if lost:
+            raise gone(plan.name, min(lost))
         self._tell(why)
         if taped and all_ordinary(gradients):
             made = second_order.by_calls(self, node, gradients, before, numbers, results)
@@ -536,6 +538,7 @@ class JointProgram:
         gradients: Sequence[Any],
         before: Sequence[Any],
         numbers: Sequence[Any],
+        lost: frozenset[int],
         results: Sequence[Any],
         taped: bool,
         casts: Casts,
@@ -559,7 +562,7 @@ class JointProgram:
         random = node.random if plan.random else None
         begin = passing.next_number()
         with second_order.without_autocast(casts):
-            arguments = before, numbers, tangents, asked, results, random
+            arguments = before, numbers, lost, tangents, asked, results, random
             made = self.second.gradients(*arguments, taped, casts)
         if made is None or isinstance(made, str):
             return made
@@ -578,21 +581,15 @@ class JointProgram:
                 around.enter_context(rng_state.replayed_outside_vmap(node.random))
             return self.replay(*inputs)
 
-    def _inputs_before(self, kept: Kept) -> tuple[list[Any], Sequence[Any]]:
-        """The inputs of the call as they were before it (None: not kept), and its numbers."""
+    def _inputs_before(self, kept: Kept) -> tuple[list[Any], Sequence[Any], frozenset[int]]:
+        """The inputs of the call as they were before it (None: not kept), its numbers, and the
+        inputs that were written to since."""
         plan = self.plan
         saved, (_, further, held) = kept
-        before: list[Any] = [None] * plan.n_tensors
-        for at, tensor in zip(self._inputs_saved, saved, strict=True):
-            before[at] = tensor  # autograd has checked its version
-        for at, tensor, seen, version in held:
-            if seen is None:
-                before[at] = tensor.tensor()
-                continue
-            if seen._version != version and at not in plan.written:
-                raise gone(plan.name, at)
-            before[at] = tensor
-        return before, further
+        # autograd has checked the versions of the saved ones
+        before, lost = inputs_of(held, dict(zip(self._inputs_saved, saved, strict=True)))
+        inputs = [before.get(at) for at in range(plan.n_tensors)]
+        return inputs, further, lost.difference(plan.written)
 
 
 def _number(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:

@@ -26,12 +26,14 @@ Tensors = Sequence[torch.Tensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A program: see `ir.trace.gradient_trace.GradientTrace`."""
+    """A program: see `ir.trace.gradient_trace.GradientTrace`. `read`: the inputs of the region, by
+    position, whose values the gradients depend on."""
 
     program: Callable[..., Any]
     places: tuple[int | None, ...]
     results: tuple[int, ...]
     history: History
+    read: frozenset[int]
 
 
 # (inputs, numbers, gradients of the results, wanted inputs, saved results, whether the gradients
@@ -93,6 +95,7 @@ class SecondOrder:
         self,
         inputs: Tensors,
         numbers: Sequence[Any],
+        lost: frozenset[int],
         tangents: Tensors,
         wanted: Sequence[int],
         results: Tensors,
@@ -102,7 +105,7 @@ class SecondOrder:
     ) -> tuple[list[torch.Tensor | None], Made] | str | None:
         """The gradients of the wanted inputs, and what has computed them; or why no program
         computes them; or None where autocast changes nothing. An error is raised once; later calls
-        return it as the reason."""
+        return it as the reason. `lost`: the inputs that have other values now."""
         given = [one for one in (*inputs, *tangents) if one is not None]
         key = (
             tuple([one is None for one in (*inputs, *tangents, *results)]),
@@ -121,6 +124,8 @@ class SecondOrder:
             made = self._programs[key]
             if made is None or isinstance(made, str):
                 return made
+            if not made.read.isdisjoint(lost):
+                return "an input was written to after the forward"
             given += [results[at] for at in made.results]
             found = _with_numbers_of(random, made.program, given)
         except Exception as error:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import graftjit
+from graftjit.runtime.errors import GraftError
 
 from ..beside import fresh, tensors
 
@@ -213,6 +214,26 @@ def test_inputs_that_the_region_writes() -> None:
             found.append(())
     torch.testing.assert_close(found[1], found[0])
     torch.testing.assert_close(found[2], found[0])
+
+
+def test_a_write_after_the_forward_to_an_input() -> None:
+    """A second derivative that depends on the value of the input raises, others do not."""
+    linear = lambda x: torch.cat([x, x * 2])
+    jitted, found = graftjit.jit(linear), []
+    for run in (linear, jitted, jitted):
+        x = t(3)
+        y = x * 1
+        made = run(y)
+        y.detach().mul_(2)
+        (g,) = grad(made.square().sum(), x, create_graph=True)
+        found.append((g, *grad(g.square().sum(), x)))
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
+    y = t(3) * 1
+    made = graftjit.jit(lambda x: (x * 2).sin())(y)
+    y.detach().mul_(2)
+    with pytest.raises(GraftError, match="written to after the forward"):
+        grad(made.sum(), y, create_graph=True)
 
 
 def test_under_autocast() -> None:
