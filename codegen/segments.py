@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.autograd.partition import Halves
-from ..ir.autograd.segments import Part, Segment, Segments, last_assigned, parts_of, ref_of
+from ..ir.autograd.segments import Part, Segments, last_assigned, parts_of, ref_of
 from ..ir.dataclass import dataclass
 from ..ir.graph.effects import root, writes
 from ..ir.graph.interpreter import substitute
@@ -36,9 +36,15 @@ class SegmentGraph:
 
 def segment_graphs(graph: Graph, halves: Halves, segments: Segments) -> list[SegmentGraph]:
     """The segments in the order of `segments`, in which their nodes must be made."""
-    parts = parts_of(halves.backward, len(halves.saved), segments.segments)
-    pairs = zip(segments.segments, parts, strict=True)
-    return [_Segment(graph, halves, segments, one, part).made() for one, part in pairs]
+    everywhere = range(len(segments.segments))
+    current = [
+        frozenset(everywhere) if kind == "current" else apart
+        for (kind, _), apart in zip(halves.saved, halves.apart, strict=True)
+    ]
+    parts = parts_of(halves.backward, len(halves.saved), segments.segments, current)
+    return [
+        _Segment(graph, halves, segments, number, part).made() for number, part in enumerate(parts)
+    ]
 
 
 class _Segment:
@@ -51,18 +57,21 @@ class _Segment:
     """
 
     def __init__(
-        self, graph: Graph, halves: Halves, segments: Segments, segment: Segment, part: Part
+        self, graph: Graph, halves: Halves, segments: Segments, number: int, part: Part
     ) -> None:
         joint: Joint = graph.joint
         self.graph, self.joint, self.halves, self.part = graph, joint, halves, part
-        self.segment = segment
+        self.segment = segment = segments.segments[number]
         self.own = [joint.results[at] for at in segment.results]
         given = [at for at, _ in segment.contributions]
         n = len(joint.results)
         self.inner = [joint.results[at] if at < n else len(joint.pieces) + at - n for at in given]
         # the numbers of the torch-level values that they are
         self.inner_refs: list[int] = [ref for at in given if (ref := ref_of(graph, at)) is not None]
-        self.saved = [halves.saved[at] for at in part.saved]
+        self.saved = [
+            _current(halves.saved[at]) if number in halves.apart[at] else halves.saved[at]
+            for at in part.saved
+        ]
         read = {at for kind, at in self.saved if kind == "output"}
         read |= {~at for kind, at in self.saved if kind == "current" and at < 0}
         kept = {at for at, node in enumerate(joint.pieces) if root(node) in segment.kept}
@@ -246,6 +255,12 @@ class _Segment:
                 kept.append(call)
                 live.update(refs_of((call.args, call.kwargs)))
         return kept[::-1]
+
+
+def _current(saved: tuple[str, Any]) -> tuple[str, int]:
+    """A saved input or piece, as it is when the backward runs."""
+    kind, at = saved
+    return "current", at if kind == "input" else ~at
 
 
 def _shifted(ref: int, n: int, further: int) -> int:

@@ -65,7 +65,8 @@ def compile_joint(
     if reason:
         raise NotDivided(reason)
     records = passes if watched else None
-    halves = divide(graph, budget=budget, check=check, show=show, records=records)
+    own = () if segments is None else segments.segments
+    halves = divide(graph, budget=budget, check=check, show=show, records=records, segments=own)
     spent = time.perf_counter() - started
     observers.publish(
         lambda: Divided(joined(graph), tuple(passes), halves.forward, halves.backward, spent)

@@ -11,7 +11,7 @@ in eager. A memory budget (`ir.autograd.budget`) lets more be computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,8 @@ from ..trace.joint_graph import Joint, Trade
 from ..trace.recorder import meta_args
 from .budget import Choices, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
+from .needs import Needs, with_copies
+from .segments import Segment
 
 aten = torch.ops.aten
 # Kinds of operators that may run twice.
@@ -58,6 +60,8 @@ class Halves:
                 if another value is saved in their place
     gradients   per wanted input: the position among the backward's outputs, or None
     trade       what is saved, and what a memory budget changes
+    apart       for each saved value the segments, by number, that read it as it is when the
+                backward runs, though autograd saves it for others
     """
 
     forward: Graph
@@ -66,6 +70,7 @@ class Halves:
     witnesses: tuple[int, ...]
     gradients: tuple[int | None, ...]
     trade: Trade = Trade()
+    apart: tuple[frozenset[int], ...] = ()
 
 
 def divide(
@@ -75,11 +80,13 @@ def divide(
     check: bool = False,
     show: Any = None,
     records: list[PassRecord] | None = None,
+    segments: Sequence[Segment] = (),
 ) -> Halves:
     """The halves of a graph whose `joint` is a Joint. `budget`: see `JitConfig.memory_budget`;
-    `records` gets an entry per pass."""
+    `records` gets an entry per pass; `segments`: where there are several."""
     whole = optimize(joined(graph), check=check, show=show, records=records)
-    return _Division(graph, whole, budget).halves()
+    whole = with_copies(whole, graph.joint, segments)
+    return _Division(graph, whole, budget, Needs(whole, graph.joint, segments)).halves()
 
 
 def _below(graph: Graph, **changes: Any) -> Graph:
@@ -117,9 +124,9 @@ def _plain_cast(at: Rewriter, node: Node) -> Node | None:
 class _Division:
     """One division. `kept`: memory that autograd saves itself; `seen`: memory of results."""
 
-    def __init__(self, graph: Graph, whole: Graph, budget: float | None) -> None:
+    def __init__(self, graph: Graph, whole: Graph, budget: float | None, needs: Needs) -> None:
         joint = graph.joint
-        self.budget, self.trade = budget, Trade()
+        self.budget, self.trade, self.needs = budget, Trade(), needs
         n = len(joint.pieces)
         self.graph, self.joint, self.whole = graph, joint, whole
         self.results, self.gradients = whole.outputs[:n], whole.outputs[n:]
@@ -178,7 +185,8 @@ class _Division:
         places = tuple(None if node is None else next(numbers) for node in self.joint.gradients)
         saved_outputs = {at for kind, at in saved if kind == "output"}
         witnesses = tuple(sorted(self.kept_outputs - saved_outputs))
-        return Halves(forward, backward, tuple(saved), witnesses, places, self.trade)
+        apart = tuple(map(self.needs.reads_apart, chosen))
+        return Halves(forward, backward, tuple(saved), witnesses, places, self.trade, apart)
 
     def _needed(self) -> set[Node]:
         """The values of the forward that the backward reads."""
@@ -232,9 +240,7 @@ class _Division:
 
     def _repeatable(self, node: Node) -> bool:
         """Whether a value may be computed a second time under a budget."""
-        if node in self.written or not is_repeatable(node):
-            return False
-        return not any(root(one) in self.changing for one in reads(node))
+        return node not in self.written and is_repeatable(node) and self._operands_stay(node)
 
     def _again(self, node: Node) -> bool:
         """Whether a value may be computed a second time from its operands."""
@@ -245,7 +251,13 @@ class _Division:
         row = plan_of(node.target).row
         if row is None or row.kind not in AGAIN or is_random(node) or node in self.written:
             return False
-        return not any(root(one) in self.changing for one in reads(node))
+        return self._operands_stay(node)
+
+    def _operands_stay(self, node: Node) -> bool:
+        """Whether the operands of a value have the same content in the backwards that need it, or
+        autograd refuses these."""
+        stay = not any(root(one) in self.changing for one in reads(node))
+        return stay and self.needs.may_read(node)
 
     def _cost(self, node: Node) -> float:
         """The cost of saving a value, in bytes. A view is not saved; its base is."""

@@ -25,10 +25,11 @@ from graphlib import TopologicalSorter
 import torch
 
 from ..dataclass import dataclass
-from ..graph.effects import operands, reads, root, uses
+from ..graph.effects import operands, reads, root, uses, writes
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Node, Ref
 from ..graph.opdef import OPS
+from ..trace.joint import memory_read
 from ..trace.joint_graph import HIDDEN, Joint
 from .partial_backward import dependences, without
 
@@ -303,13 +304,19 @@ class _Search:
         depends: dict[Node, frozenset[Node]],
         members: set[int],
     ) -> frozenset[Node]:
-        return frozenset(
-            origin
-            for node in nodes
-            if any(self.numbers[one] in members for one in depends.get(root(node), ()))
-            for operand in reads(node)
-            if (origin := root(operand)) in self.joint.kept
-        )
+        mine: list[Node] = []
+        wanted: set[Node] = set()
+        for node in reversed(nodes):
+            tangents = depends.get(root(node), ())
+            # what depends on no gradient belongs to those that read it
+            if (
+                any(self.numbers[one] in members for one in tangents)
+                if tangents
+                else not wanted.isdisjoint(map(root, (node, *writes(node))))
+            ):
+                mine.append(node)
+                wanted.update(map(root, reads(node)))
+        return memory_read(mine, self.joint.pieces, self.joint.arguments)
 
 
 def _is_sum(node: Node) -> bool:
@@ -415,9 +422,15 @@ class Part:
     places: tuple[int | None, ...]
 
 
-def parts_of(backward: Graph, n_saved: int, segments: Sequence[Segment]) -> list[Part]:
+def parts_of(
+    backward: Graph,
+    n_saved: int,
+    segments: Sequence[Segment],
+    current: Sequence[Collection[int]],
+) -> list[Part]:
     """The backwards of the segments. The first `n_saved` inputs of the whole backward are saved
-    values; the gradients of the results follow."""
+    values; the gradients of the results follow. `current`: for each saved value the segments that
+    read it as it is when the backward runs; those values come last in the segment."""
     n = len(backward.inputs) - n_saved
     tangents = range(n_saved, n_saved + n)
     parts = []
@@ -425,7 +438,9 @@ def parts_of(backward: Graph, n_saved: int, segments: Sequence[Segment]) -> list
         missing = [n_saved + at for at in range(n) if at not in segment.results]
         graph, places = without(backward, missing, tangents)
         name = f"{graph.name}_{number}"
-        parts.append(Part(*_of_used(replace(graph, name=name), n_saved), places))
+        last = [at for at in range(n_saved) if number in current[at]]
+        order = [*(at for at in range(n_saved) if at not in last), *last]
+        parts.append(Part(*_of_used(replace(graph, name=name), order), places))
     counts = Counter(at for part in parts for at in part.saved)
     return [
         replace(part, graph=_owning(part, {at for at, n in counts.items() if n == 1}))
@@ -433,12 +448,13 @@ def parts_of(backward: Graph, n_saved: int, segments: Sequence[Segment]) -> list
     ]
 
 
-def _of_used(graph: Graph, n_saved: int) -> tuple[Graph, tuple[int, ...]]:
-    """The graph without the saved values that it does not read, and the positions of the others."""
+def _of_used(graph: Graph, order: Sequence[int]) -> tuple[Graph, tuple[int, ...]]:
+    """The graph without the saved values that it does not read, and the positions of the others, in
+    this order."""
     used = {*graph.outputs, *(one for node in graph.nodes for one in reads(node))}
     used |= {root(one) for one in used}
-    saved = tuple(at for at in range(n_saved) if graph.inputs[at] in used)
-    kept = [*(graph.inputs[at] for at in saved), *graph.inputs[n_saved:]]
+    saved = tuple(at for at in order if graph.inputs[at] in used)
+    kept = [*(graph.inputs[at] for at in saved), *graph.inputs[len(order) :]]
     now = Replaced({node: replace(node, target=at) for at, node in enumerate(kept)})
     for node in graph.nodes:
         now[node] = moved(node, now.__getitem__)

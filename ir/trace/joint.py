@@ -9,7 +9,7 @@ reason, where only torch's own calls can give a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from ..errors import CannotTrace
 from ..graph.effects import reads, root
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
-from ..ops.region_borders import again
+from ..ops.region_borders import NO_REGION, again
 from ..own_hooks import put_on
 from .autocast_cache import casts_now
 from .clashes import clashes_of
@@ -82,7 +82,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         parameters,
         tuple(type(one).__name__ for one in functions),
         arrived,
-        memory_read([node for node in nodes if node.target is not again], pieces),
+        memory_read(nodes, pieces),
         (*inner, *range(len(ghosts), len(made))),
         clashes,
         views_inside,
@@ -128,14 +128,19 @@ def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:
     ]
 
 
-def memory_read(nodes: Sequence[Node], pieces: Sequence[Node]) -> frozenset[Node]:
-    """The memory of inputs, constants and pieces that the backward's nodes read."""
+def memory_read(
+    nodes: Iterable[Node], pieces: Sequence[Node], arguments: Sequence[Collection[Node]] = ()
+) -> frozenset[Node]:
+    """The memory of inputs, constants and pieces that autograd saves for these nodes of a backward:
+    what they read, but of what regions read only the `arguments` of these regions."""
     memory = {root(node) for node in pieces}
     return frozenset(
         origin
         for node in nodes
         for operand in reads(node)
         if (origin := root(operand)).op in ("input", "constant") or origin in memory
+        if node.target is not again
+        or (node.args[1] != NO_REGION and origin in arguments[node.args[1]])
     )
 
 

@@ -42,6 +42,7 @@ class Joint:
                 what other results add
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
+    arguments   for each region, the memory of the tensors that its function got
     inner       the positions in `results` of those that other results depend on
     clashes     for each result those whose backward, in eager mode, frees what its own needs: a
                 node behind both of them saves a tensor
@@ -73,6 +74,7 @@ class Joint:
     owners: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()
+    arguments: tuple[frozenset[Node], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,18 +217,15 @@ class Regions:
 def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[Region]) -> Joint:
     """The joint with these nodes. Memory that regions alone read is not saved by autograd, but the
     arguments of their functions are."""
-    now = copies.now
-    arguments = {one for region in regions for one in region.arguments}
-    read_again = [node for node in nodes if node.target is again]
-    others = [node for node in nodes if node.target is not again]
-    kept = memory_read(others, joint.pieces) | arguments & memory_read(read_again, joint.pieces)
+    now, arguments = copies.now, tuple(frozenset(region.arguments) for region in regions)
     return replace(
         joint,
         nodes=tuple(nodes),
         gradients=tuple(None if one is None else now[one] for one in joint.gradients),
         arrived=tuple(None if one is None else now[one] for one in joint.arrived),
         custom=tuple(tuple(now[one] for one in given) for given in joint.custom),
-        kept=kept,
+        kept=memory_read(nodes, joint.pieces, arguments),
+        arguments=arguments,
     )
 
 
