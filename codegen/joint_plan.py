@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.autograd.before import wanted_before
+from ..ir.autograd.partial_backward import readers
 from ..ir.autograd.partition import Halves
 from ..ir.graph.nodes import Graph, Meta
 from ..ir.symbolic.expr import hint_of
@@ -43,7 +44,22 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         else (),
         casts=joint.casts,
         refusing=refusing(joint),
+        # Autograd counts the version of an input that the node writes once more.
+        needs=() if dirty else _needs(halves, len(joint.results)),
     )
+
+
+def _needs(halves: Halves, n_results: int) -> tuple[frozenset[int], ...]:
+    """See `Plan.needs`."""
+    n, everyone = len(halves.saved), frozenset(range(n_results))
+    if n_results < 2:
+        return ()
+    found = readers(halves.backward, range(n, n + n_results))
+    # a version of `current` is not compared
+    kinds = [(kind, found[at]) for at, (kind, _) in enumerate(halves.saved) if kind != "current"]
+    if all(one == everyone for kind, one in kinds if kind != "made"):
+        return ()
+    return (*(one for _, one in kinds), *(everyone for _ in halves.witnesses))
 
 
 def _order(meta: Meta) -> tuple[int, ...] | None:

@@ -49,6 +49,22 @@ def dependences(nodes: Sequence[Node], tangents: Collection[Node]) -> dict[Node,
             return hangs
 
 
+def readers(graph: Graph, tangents: Sequence[int]) -> list[frozenset[int]]:
+    """For each input of a backward graph the gradients of results, by position in `tangents`, whose
+    backward reads it."""
+    numbers = {graph.inputs[at]: number for number, at in enumerate(tangents)}
+    depends = dependences(graph.nodes, set(numbers))
+    found: dict[Node, set[int]] = {}
+    for node in reversed(graph.nodes):
+        memory = {node, root(node), *(root(target) for target in writes(node))}
+        own = {numbers[one] for one in depends.get(root(node), ())}
+        own = own or set().union(*(found.get(one, ()) for one in memory))
+        for one in reads(node):
+            found.setdefault(one, set()).update(own)
+            found.setdefault(root(one), set()).update(own)
+    return [frozenset(found.get(node, ())) for node in graph.inputs]
+
+
 class _Part:
     def __init__(self, graph: Graph, missing: Collection[int], tangents: Collection[int]) -> None:
         self.graph = graph

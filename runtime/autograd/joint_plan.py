@@ -35,6 +35,8 @@ class Plan:
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
     clashes     for each of `results` those whose backward, in eager mode, frees what its own needs
+    needs       for each of `saved` and `witnesses` the results, by position, whose backward reads it;
+                empty where all of them read what others can write to
     dirty       pieces that are inputs written in place, as autograd knows: piece -> input
     parameters  inputs that live as long as a module
     numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
@@ -70,6 +72,7 @@ class Plan:
     custom: tuple[custom_function.Reads, ...] = ()
     casts: Casts = ()
     refusing: tuple[int, ...] = ()
+    needs: tuple[frozenset[int], ...] = ()
 
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, after the calls have run under autograd."""

@@ -76,6 +76,8 @@ class GraftBackward(BackwardCFunction):
     call: Call
     # the saved tensors after a backward that has not freed them
     remaining: lasting.Lasting | None = None
+    # the saved tensors, where a result may not need one that was written to
+    own: lasting.Pairs = ()
     # of the saved tensors, if saved-tensor hooks were active
     layouts: Sequence[saving_hooks.Layout | None] = ()
     # the inputs that the backward reads as they are when it runs
@@ -87,7 +89,7 @@ class GraftBackward(BackwardCFunction):
 
     def drop(self) -> None:
         """Free what is saved, unless autograd must retain the graph."""
-        self.remaining = None
+        self.remaining, self.own = None, ()
         self.maybe_clear_saved_tensors()
         numbers, further, held = self.call
         if held and self.joint.plan.saved and not lasting.keeps_graph():
@@ -289,6 +291,8 @@ class JointProgram:
         node.to_save = self._kept((*made, *self._constants, *inputs))
         if saving_hooks.active() is not None:
             node.layouts = saving_hooks.layouts(node.to_save)
+        elif plan.needs:
+            node.own = lasting.with_versions(node.to_save, self._places_of_inputs)
         if self._current:
             node.current = current_inputs.kept(inputs, made, self._current, plan.parameters)
         node.materialize_grads = False
@@ -366,10 +370,10 @@ class JointProgram:
 
     def _saved_of(self, node: Any, gradients: Sequence[Any]) -> Sequence[torch.Tensor]:
         """The tensors that a node has saved. Raises where these results have freed them."""
-        if node.remaining is not None:
-            present = self._present(gradients)
-            return lasting.saved_of(node, present, self.plan.clashes)  # type: ignore[no-any-return]
-        return node.saved_tensors if self._saves else ()
+        if node.remaining is None and not node.own:
+            return node.saved_tensors if self._saves else ()
+        present, plan = self._present(gradients), self.plan
+        return lasting.saved_of(node, present, plan.clashes, plan.needs)  # type: ignore[no-any-return]
 
     def release(self, node: Any, gradients: Sequence[Any]) -> None:
         """Drop what is saved, unless autograd retains the graph or other results need it."""

@@ -19,8 +19,12 @@ import torch
 
 keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 
-# The saved tensors with their versions, and the results whose backward has run.
-Lasting = tuple[list[tuple[torch.Tensor, int]], frozenset[int]]
+# The saved tensors with their versions.
+Pairs = Sequence[tuple[torch.Tensor, int]]
+# These, and the results whose backward has run.
+Lasting = tuple[Pairs, frozenset[int]]
+# For each saved tensor the results whose backward reads it; empty: all results read all of them.
+Needs = Sequence[frozenset[int]]
 
 
 def lasts(clashes: Sequence[Collection[int]]) -> bool:
@@ -28,17 +32,39 @@ def lasts(clashes: Sequence[Collection[int]]) -> bool:
     return any(len(one) < len(clashes) for one in clashes)
 
 
-def saved_of(node: Any, present: Collection[int], clashes: Sequence[Collection[int]]) -> Any:
-    """What has been kept, for a backward of the results in `present`. Raises autograd's errors."""
+def with_versions(saved: Sequence[torch.Tensor], inputs: Collection[int]) -> Pairs:
+    """Saved tensors with their versions. `inputs`: the positions of those that are inputs, which
+    keep their history; of others only the memory, as their history leads to the node."""
+    return [(one if at in inputs else one.detach(), one._version) for at, one in enumerate(saved)]
+
+
+def saved_of(
+    node: Any, present: Collection[int], clashes: Sequence[Collection[int]], needs: Needs
+) -> Any:
+    """The saved tensors for a backward of the results in `present`. Raises autograd's errors, but
+    not for a write to what only other results need."""
+    if node.remaining is None:
+        try:
+            return node.saved_tensors
+        except RuntimeError as error:
+            if not node.own or "inplace" not in str(error) or _is_old(node.own, present, needs):
+                raise
+        return tuple([tensor for tensor, _ in node.own])
     pairs, freed = node.remaining
     if any(not freed.isdisjoint(clashes[at]) for at in present):
         return node.saved_tensors  # raises
-    if any(tensor._version != version for tensor, version in pairs):
+    if _is_old(pairs, present, needs):
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace"
             " operation"
         )
     return tuple([tensor for tensor, _ in pairs])
+
+
+def _is_old(pairs: Pairs, present: Collection[int], needs: Needs) -> bool:
+    """Whether a tensor that these results need was written to."""
+    changed = [at for at, (tensor, version) in enumerate(pairs) if tensor._version != version]
+    return any(not needs or not needs[at].isdisjoint(present) for at in changed)
 
 
 def keep(
@@ -47,19 +73,12 @@ def keep(
     clashes: Sequence[Collection[int]],
     inputs: Collection[int],
 ) -> None:
-    """After a backward of the results in `present`. `inputs`: the positions of the saved tensors
-    that are inputs, which keep their history."""
+    """After a backward of the results in `present`. `inputs`: as in `with_versions`."""
     if keeps_graph():
         return
-    known, freed = node.remaining or (None, frozenset())
+    known, freed = node.remaining or (node.own, frozenset())
     freed = freed.union(present)
     if any(freed.isdisjoint(one) for one in clashes):
-        if known is None:
-            # of the results only the memory and the version, as their history leads to the node
-            known = [
-                (one if at in inputs else one.detach(), one._version)
-                for at, one in enumerate(node.saved_tensors)
-            ]
-        node.remaining = known, freed
+        node.remaining = known or with_versions(node.saved_tensors, inputs), freed
     else:
         node.remaining = None

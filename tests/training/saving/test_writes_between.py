@@ -59,7 +59,14 @@ def a_copy_of_a_result_in_a_region(a: T, b: T) -> Any:
     return again(lambda s: s.cos() * copy, b), y
 
 
+def of_one_node(a: T, b: T) -> Any:
+    """Both read `h`, so they share a node; only the second one reads `b`."""
+    h = a.tanh()
+    return h.exp(), h * h * b
+
+
 PROGRAMS = (
+    of_one_node,
     computed_again,
     a_copy,
     of_a_region,
