@@ -74,6 +74,13 @@ class Plan:
     refusing: tuple[int, ...] = ()
     needs: tuple[frozenset[int], ...] = ()
 
+    @property
+    def has_own_nodes(self) -> bool:
+        """Whether the results have nodes of their own before that of the program: they have several
+        in eager mode, or its node gives something without a gradient first. Torch moves the hook of
+        `retain_grad` at a write, for which a result must have its place in eager mode."""
+        return len(set(self.owners)) > 1 or self.results != tuple(range(len(self.results)))
+
     def pieces_of(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
         """The pieces with a gradient, after the calls have run under autograd."""
         return pieces_of(self.found, outputs, inputs)

@@ -217,9 +217,8 @@ class JointProgram:
         # What gradients lead to where the calls run again.
         self.histories: dict[Any, Any] = {}
         self._node = node_of(self) if plan.results else None
-        # Results that share the node have nodes of their own before it.
         self._apart: Callable[[Sequence[Any]], tuple[Any, ...]] | None = None
-        if len(set(plan.owners)) > 1:
+        if plan.has_own_nodes:
             self._apart = with_nodes(plan.nodes, plan.owners, plan.results, plan.dirty)
 
     def _places(self) -> list[int]:
@@ -243,7 +242,8 @@ class JointProgram:
     @property
     def node_name(self) -> str:
         """The name of the node that has the saved tensors."""
-        return self.plan.nodes[0] if set(self.plan.owners) == {0} else "SharedBackward"
+        plan = self.plan
+        return plan.nodes[0] if plan.nodes and not plan.has_own_nodes else "SharedBackward"
 
     def __call__(self, *inputs: Any) -> Any:
         if not torch.is_grad_enabled():

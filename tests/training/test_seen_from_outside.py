@@ -366,3 +366,32 @@ def test_a_node_has_no_edge_to_a_tensor_that_no_result_comes_from() -> None:
     assert torch.equal(used.grad, torch.full((3,), 3.0))
     assert read.grad is None and detached.grad is None
     assert jitted.report().break_count == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: (a.detach() * 2, a.sin()),
+        lambda a: (a.detach() * 2, a.sin(), a.cos()),
+        lambda a: functions.Largest.apply(a)[1::-1],
+        lambda a: (a * 2, a.sin())[1],
+    ],
+)
+def test_results_that_retain_a_gradient_are_written_to(function: Any) -> None:
+    """Torch moves the hook of `retain_grad` to the new node, by the place among the results of the
+    old one."""
+    found = []
+    for each in (function, graftjit.jit(function), graftjit.jit(function)):
+        x = torch.arange(8.0).reshape(2, 4).requires_grad_()
+        made = each(x)
+        results = [
+            one for one in (made if isinstance(made, tuple) else (made,)) if one.requires_grad
+        ]
+        for y in results:
+            y.retain_grad()
+            y.mul_(3)
+            y.add_(1)
+        sum(y.square().sum() for y in results).backward()
+        found.append([x.grad, *(y.grad for y in results), [y.output_nr for y in results]])
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[2], found[0])
