@@ -111,6 +111,9 @@ def traced(walked: Walked) -> Any:
         present = [gradient for gradient in gradients if gradient is not None]
         if present and type(present[0]) is Ghost:
             present[0]._owner.custom.append(tuple([gradient._node for gradient in present]))
+        asked = zip(ctx.needs_input_grad[1:], one.gradients, strict=False)
+        if present and type(present[0]) is Ghost and any(need and at is None for need, at in asked):
+            present[0]._owner.withheld = True
         made = _run(one.graph, operands)
         return (None, *[None if at is None else made[at] for at in one.gradients])
 

@@ -26,11 +26,13 @@ class Owner:
     was given.
     """
 
-    __slots__ = ("custom", "facts")
+    __slots__ = ("custom", "facts", "withheld")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.custom: list[tuple[Node, ...]] = []
+        # whether one of them has given no gradient to an argument that requires one
+        self.withheld = False
 
 
 class Store:

@@ -66,7 +66,11 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
     found, arrived, order = made_by
-    if tracer.custom_gradients() and len(ghosts) > 1 and not _all_reach(tangents, found):
+    # Autograd runs what is behind an argument without a gradient, and the backward of a further
+    # custom function may make a gradient of nothing.
+    custom = tracer.custom_gradients() if len(ghosts) > 1 else []
+    withheld = len(custom) > 1 and tracer.gradients_withheld()
+    if withheld or (custom and not _all_reach(tangents, found)):
         return Declined("a custom function gives no gradient, and there are several results")
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(

@@ -486,6 +486,9 @@ class Tracer:
         """The views made without grad mode."""
         return self._recorder.quiet
 
+    def gradients_withheld(self) -> bool:  # see Owner
+        return self._recorder.owner.withheld
+
     def custom_gradients(self) -> list[tuple[Node, ...]]:  # see Owner
         return self._recorder.owner.custom
 

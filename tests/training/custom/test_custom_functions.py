@@ -147,6 +147,9 @@ APART: dict[str, Callable[[T, T], Any]] = {
     "of one": lambda x, w: Product.apply(x, w),
     "not linear": lambda x, w: (lambda y: (y * 0.25, y * 0.5 + w))(Clamped.apply(x)),
     "gradients that may be None": lambda x, w: Sparse.apply(x.sin(), w),
+    "behind one without a gradient": lambda x, w: (lambda y: (y * 3, Sparse.apply(y * 2, w)[1]))(
+        sum(Product.apply(x, w))
+    ),
     "of two": lambda x, w: (Square.apply(x), Swish.apply(w)),
     "one by another": lambda x, w: (lambda y: (y, Square.apply(y).sum()))(Clamped.apply(x * w)),
 }
