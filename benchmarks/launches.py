@@ -33,6 +33,7 @@ API cuCtxGetCurrent(void **out) { return *out = (void *)8, 0; }
 API cuCtxGetDevice(int *out) { return *out = 0, 0; }
 API cuCtxPushCurrent_v2(void *) { return 0; }
 API cuCtxPopCurrent_v2(void **) { return 0; }
+API cuCtxSetCurrent(void *) { return 0; }
 API cuStreamIsCapturing(void *, int *out) { return *out = 0, 0; }
 API cuLibraryLoadData(void **out, void *, void *, void *, unsigned, void *, void *, unsigned) { return *out = (void *)8, 0; }
 API cuLibraryGetKernel(void **out, void *, const char *) { return *out = (void *)8, 0; }
