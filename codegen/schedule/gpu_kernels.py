@@ -241,7 +241,7 @@ def _part(
 ) -> Part:
     """A launch of a text that was written under the name `TEXT_NAME`."""
     facts = (text.source, text.arguments, sorted(text.constants.items()), text.aligned, text.warps,
-             text.stages, text.fp_fusion, text.debug)  # fmt: skip
+             text.stages, text.fp_fusion, text.debug, text.registers)  # fmt: skip
     digest = hashlib.blake2b(repr(facts).encode(), digest_size=5).hexdigest()
     name = f"{re.sub('^k[0-9]+_', '', name)}_{digest}"
     source = text.source.replace(f"def {TEXT_NAME}(", f"def {name}(")

@@ -89,7 +89,8 @@ class Writer:
             for number in range(len(self.nest.values)):
                 self.value(number)
         else:
-            teams.values(self)
+            teams.rows(self)
+            return
         self.stores(self.nest.stores)
 
     def stores(self, stores: Sequence[Store]) -> None:

@@ -2,7 +2,8 @@
 a launch.
 
 In: a kernel as `codegen.triton.renderer` describes it, or any object with its attributes (`name`,
-`source`, `arguments`, `constants`, `programs`, `aligned`, `warps`, `stages`, `fp_fusion`, `debug`).
+`source`, `arguments`, `constants`, `programs`, `aligned`, `warps`, `stages`, `fp_fusion`, `debug`,
+`registers`).
 `compile_kernel` makes a cubin for a named GPU architecture and needs no GPU. `launch` runs a kernel
 through Triton's own launcher, on CUDA tensors, or on CPU tensors if TRITON_INTERPRET=1 was set
 before triton was first imported. This file imports neither torch nor graftjit, because worker
@@ -194,6 +195,7 @@ def options_of(kernel: Any) -> dict[str, Any]:
         "enable_reflect_ftz": False,
         "debug": kernel.debug,
         "sanitize_overflow": False,
+        **({"maxnreg": kernel.registers} if kernel.registers else {}),
     }
 
 

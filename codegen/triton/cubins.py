@@ -269,7 +269,8 @@ def _compiled(
 
 def job_of(kernel: Any, capability: int) -> dict[str, Any]:
     """A kernel's job for a worker process: plain values."""
-    names = ("name", "source", "arguments", "aligned", "warps", "stages", "fp_fusion", "debug")
+    names = ("name", "source", "arguments", "aligned", "warps", "stages", "fp_fusion", "debug",
+             "registers")  # fmt: skip
     facts = {name: getattr(kernel, name) for name in names}
     return {**facts, "constants": dict(kernel.constants), "capability": capability}
 

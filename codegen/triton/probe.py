@@ -36,7 +36,7 @@ def kernels() -> Iterator[Check]:
     job = {
         "name": "probe", "source": _SOURCE, "arguments": (("x", "*fp32"), ("BLOCK", "constexpr")),
         "constants": {"BLOCK": 128}, "aligned": (), "warps": 4, "stages": 1, "fp_fusion": False,
-        "debug": False, "capability": capability,
+        "debug": False, "registers": 0, "capability": capability,
     }  # fmt: skip
     state = "fix" if found else "note"
     pool, start = compile_client.Workers(), time.perf_counter()

@@ -27,7 +27,7 @@ from .tiling import Plan, Tiling, choices, plan_of
 
 # names that bodies use
 _TAKEN = (
-    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|words|left|right|tile|first|beside"
+    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|team|ahead|words|left|right|tile|first|beside"
     r"|triton|libdevice|.+_(mask|pid|at|shift|group|near|whole|edge)|_.*"
 )
 
@@ -56,6 +56,7 @@ class TritonKernel:
     numbers    the expressions of the numbers, in order
     stages     of a pipelined loop: how many loads are under way
     debug      whether its assertions are compiled in
+    registers  the most of a thread; 0: the compiler decides
     """
 
     name: str
@@ -69,6 +70,7 @@ class TritonKernel:
     numbers: tuple[Expr, ...] = ()
     stages: int = 3
     debug: bool = False
+    registers: int = 0
 
     @property
     def pointers(self) -> int:
@@ -111,6 +113,7 @@ def render(
         fp_fusion=fp_fusion,
         numbers=tuple(numbers.names),
         debug=nest.may_fail,
+        registers=plan.registers,
     )
 
 

@@ -2,16 +2,21 @@
 
 A row that is longer than the registers of a program would be read once per pass. The programs of a
 team read it once, hand their partial reductions to each other through memory, and wait for those of
-the others. `team` returns the nests of such a kernel, `places` and `values` write its text. Behind
+the others. `team` returns the nests of such a kernel, `places` and `rows` write its text. Behind
 the tensors of the nest is a buffer of words, one per partial result, row and member, which a kernel
 of its own sets to zero. The pairs of `codegen.loops.online_reductions` take one exchange: softmax
 and layer norm wait once. Elements exp(x - max) are computed about the maximum of the piece first,
 and scaled when that of the row is known.
 
+If there are many rows, there are as many teams as the device holds at a time, and each takes rows
+in turn. It loads its next row into registers before it works on the current one: otherwise nothing
+would be loaded while all wait for the exchange.
+
 Programs begin in the order of their numbers, as CUB's scans with a look-back rely on too (Merrill,
-Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016). So only the last row
-that has begun can miss members, and one begins as soon as any program has ended: no row waits for
-ever if a device has space for one team (`SHARE`).
+Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016). The members of a team
+have consecutive numbers, and teams wait for no other team. So only the last team that has begun can
+miss members. Every other one has them all, takes its rows to the end, and leaves its space to
+programs that have not begun: no team waits for ever if a device has space for one (`SHARE`).
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from ...ir.symbolic.expr import is_symbolic
 from ..loops import loop_nest, online_reductions
 from ..loops.loop_nest import Buffer, Index, LoopNest, Store, Value
 from ..loops.online_reductions import Pair
-from . import tiling
+from . import memory, tiling
 from .dialect import TYPES, fold_of, identity
 from .split_reduction import Between, Split
 from .tiling import Dim, Tiling
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from .body import Writer
 
 KINDS = ("sum", "prod", "max", "min")  # reductions whose partial results are of the same kind
+TURNS = True  # whether teams take many rows in turn, and load the next one early
 SHARE = 4  # a team is at most one program for so many multiprocessors
 
 
@@ -58,7 +64,10 @@ def team(nest: LoopNest, multiprocessors: int) -> Split | None:
     told = sum(map(len, _told(nest, *_phased(nest)).values()))
     own, size = len(nest.buffers), told * nest.rows * members
     words = Buffer("between", torch.int64, (size,), (1,), True)
-    hints = replace(nest.hints, tiling=Tiling(columns=columns, team=True))
+    form = Tiling(columns=columns, team=True)
+    if TURNS and any(_is_ahead(nest, value) for value in nest.values):
+        form = tiling.taking_turns(nest, form, multiprocessors)
+    hints = replace(nest.hints, tiling=form)
     whole = replace(nest, buffers=(*nest.buffers, words), hints=hints)
     zeros = LoopNest(
         f"{nest.name}_zeros", (), (size,), (words,), (Value("const", (), words.dtype, 0),),
@@ -135,23 +144,65 @@ def _repeats(nest: LoopNest) -> bool:
 
 
 def places(writer: Writer, columns: Dim) -> None:
-    """Declare the variables of a program: its row, and which member of the row's team it is."""
+    """Declare the variables of a program: its team or its only row, and which member it is."""
+    turns = writer.plan.dims[0].shared
     writer.body.put("pid = tl.program_id(0)")
     writer.body.put(f"member = pid % {columns.programs}")
-    writer.body.put(f"row = pid // {columns.programs}")
+    writer.body.put(f"{'team' if turns else 'row'} = pid // {columns.programs}")
     writer.place(columns, "member")
-    writer.place(writer.plan.dims[0], "row")
+    if not turns:
+        _place_row(writer, "row")
 
 
-def values(writer: Writer) -> None:
-    """All values. The reductions of a phase take one exchange; everything loaded that differs
-    between rows comes before the first one, and all else where it is first needed.
+def _place_row(writer: Writer, row: str) -> None:
+    """Declare the variables that differ between rows."""
+    writer.place(writer.plan.dims[0], row)
+
+
+def rows(writer: Writer) -> None:
+    """The values and stores of a program's row, or of all rows of its team."""
+    dim, body, nest = writer.plan.dims[0], writer.body, writer.nest
+    if not dim.shared:
+        _values(writer, {})
+        writer.stores(nest.stores)
+        return
+    ahead = [number for number, value in enumerate(nest.values) if _is_ahead(nest, value)]
+
+    def load(row: str) -> None:
+        _place_row(writer, row)
+        for number in ahead:
+            body.put(f"h{number} = {memory.load(writer, nest.values[number])}")
+
+    load("team")
+    with body.block(f"for row in range(team, {dim.extent}, {dim.shared}):"):
+        held = {number: f"g{number}" for number in ahead}
+        for number, name in held.items():
+            body.put(f"{name} = h{number}")
+        # After a team's last row it loads that of all rows, which needs no mask.
+        body.put(f"ahead = tl.minimum(row + {dim.shared}, {dim.extent - 1})")
+        load("ahead")
+        _place_row(writer, "row")
+        _values(writer, held)
+        writer.stores(nest.stores)
+
+
+def _is_ahead(nest: LoopNest, value: Value) -> bool:
+    """Whether a load of a row needs nothing but the row's number."""
+    return value.op == "load" and not value.args and _is_early(nest, value)
+
+
+def _values(writer: Writer, held: Mapping[int, str]) -> None:
+    """All values of a row. The reductions of a phase take one exchange; everything loaded that
+    differs between rows comes before the first one, and all else where it is first needed.
+    `held`: the names of what has been loaded.
     """
-    nest, pairs, known = writer.nest, writer.pairs, set[int]()
+    nest, pairs, known = writer.nest, writer.pairs, set(held)
+    for number, name in held.items():
+        writer.body.put(f"v{number} = {name}")
 
     def compute(roots: Iterable[int]) -> None:
         found = loop_nest.needed(nest, roots, frozenset(known))
-        for number in found:
+        for number in _by_use(nest, found):
             writer.value(number)
         known.update(found)
 
@@ -178,6 +229,29 @@ def values(writer: Writer) -> None:
                 writer.body.put(f"v{power} = v{power} * _exp_scale(t{pair.number}, v{pair.shift})")
                 known.add(power)
     compute(store.value for store in nest.stores)
+
+
+def _by_use(nest: LoopNest, numbers: Sequence[int]) -> list[int]:
+    """These values in an order in which each load, with its cast, comes right before its first use:
+    a load fills registers from there on.
+    """
+    values, found, late = nest.values, list[int](), set[int]()
+    used = {arg for number in numbers for arg in values[number].args}
+    for number in numbers:
+        cast = values[number].op == "cast" and late.issuperset(values[number].args)
+        if number in used and (cast or values[number].op in loop_nest.LOADS):
+            late.add(number)
+
+    def take(number: int) -> None:
+        for arg in sorted(late.intersection(values[number].args)):
+            late.discard(arg)
+            take(arg)
+        found.append(number)
+
+    for number in numbers:
+        if number not in late:
+            take(number)
+    return found
 
 
 def _is_early(nest: LoopNest, value: Value) -> bool:

@@ -6,6 +6,7 @@ rows by columns (reductions). `codegen.triton.body` writes the lines of a progra
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,9 @@ FOLDED_TILE = 4096  # elements of a tile of such rows that are read once
 LEAST = 128  # the fewest bytes of such rows side by side: one line of a cache
 PER_THREAD = 16  # elements of a tile with reductions per thread
 REGISTERS_OF_ALL = 65536  # of a multiprocessor
+THREADS = 2048  # of a multiprocessor
+MOST_REGISTERS = 255  # of a thread
+ROWS_OF_TEAM = 2  # the fewest rows that a team which takes them in turn has
 AHEAD = 98304  # bytes of shared memory that a program may fill with rows that it needs next
 MOST_WARPS = 16
 MOST_COLUMNS = 16384  # columns of a row that is held as a whole
@@ -111,12 +115,15 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A nest (collapsed) and its tile. `dims`: the slowest first."""
+    """A nest (collapsed) and its tile. `dims`: the slowest first. `registers`: the most of a
+    thread; 0: the compiler decides.
+    """
 
     nest: LoopNest
     dims: tuple[Dim, ...]
     warps: int
     shift: Shift | None = None
+    registers: int = 0
 
     @property
     def wide(self) -> bool:
@@ -131,7 +138,7 @@ class Plan:
     @property
     def shared(self) -> Dim | None:
         """The rows, if programs walk them that keep sums over them."""
-        return next((dim for dim in self.dims if dim.shared), None)
+        return next((dim for dim in self.dims if dim.shared and self.team is None), None)
 
     @property
     def around(self) -> Dim | None:
@@ -186,12 +193,16 @@ class Tiling:
                        held as a whole
         warps          of a program
         team           each program holds `columns` elements of a row (`teams`)
+        teams          so many take the rows in turn; 0: a team for each row
+        registers      the most of a thread; 0: the compiler decides
     """
 
     rows: int = 0
     columns: int = 0
     warps: int = 0
     team: bool = False
+    teams: int = 0
+    registers: int = 0
 
 
 def plan_of(nest: LoopNest, tiling: Tiling = Tiling(), programs: int = 0) -> Plan:  # noqa: B008
@@ -207,7 +218,7 @@ def plan_of(nest: LoopNest, tiling: Tiling = Tiling(), programs: int = 0) -> Pla
         dims = _square(nest) or _planes(nest) or (_line(nest),)
     tile = product(dim.block for dim in dims)
     warps = min(MOST_WARPS, max(1, _power(tile // (_each(nest, dims, tile) * WARP))))
-    return Plan(nest, dims, tiling.warps or warps)
+    return Plan(nest, dims, tiling.warps or warps, registers=tiling.registers)
 
 
 def _each(nest: LoopNest, dims: Sequence[Dim], tile: int) -> int:
@@ -238,6 +249,26 @@ def resident(plan: Plan) -> int:
     sums = sum(store.across for store in plan.nest.stores)
     registers = int(OWN + each * (_words(plan.nest) + sums))
     return max(1, REGISTERS_OF_ALL // (threads * -(-registers // 8) * 8))
+
+
+def taking_turns(nest: LoopNest, tiling: Tiling, multiprocessors: int) -> Tiling:
+    """The tiling of teams that stay on the device and take rows in turn, as many as it holds at a
+    time; the given one, of a team for each row, if rows are too few for that.
+
+    A thread has registers for its elements, for those of the next row as they are in memory, and
+    for one load that is the same in each row.
+    """
+    plan = plan_of(nest, tiling)
+    columns, threads = plan.dims[-1], plan.warps * WARP
+    own, every = _words(nest, late=False), _loaded(nest)
+    same = max((Counter(every) - Counter(_loaded(nest, late=False))).keys(), default=0)
+    wanted = (3 if columns.masked else 2) * OWN + columns.block // threads * (own + same / 4)
+    held = max(1, min(THREADS // threads, int(REGISTERS_OF_ALL // (threads * wanted))))
+    teams = multiprocessors * held // columns.programs
+    if not teams or nest.rows < ROWS_OF_TEAM * teams:
+        return tiling
+    most_each = REGISTERS_OF_ALL // (threads * held) // 8 * 8
+    return replace(tiling, teams=teams, registers=min(MOST_REGISTERS, most_each))
 
 
 def stages(plan: Plan) -> int:
@@ -378,6 +409,7 @@ def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
     if tiling.team:
         columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), tiling.columns)
         rows = _dim("r", nest, range(n_outer), 1, "[:, None]")
+        rows = replace(rows, shared=tiling.teams)
         return rows, replace(columns, view="[None, :]", team=True)
     side_by_side = _side_by_side(nest)
     held, block = _limits(nest, side_by_side)

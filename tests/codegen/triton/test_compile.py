@@ -45,7 +45,7 @@ def job(name="twice", line="v = v * 2", **facts):
         "source": TEXT.format(name=name, line=line),
         "arguments": (("inp", "*fp32"), ("out", "*fp32"), ("n", "i32"), ("BLOCK", "constexpr")),
         "constants": {"BLOCK": 256},
-        "aligned": (0, 1), "warps": 4, "stages": 3, "fp_fusion": False, "debug": False,
+        "aligned": (0, 1), "warps": 4, "stages": 3, "fp_fusion": False, "debug": False, "registers": 0,
         "capability": 90, **facts,
     }  # fmt: skip
 

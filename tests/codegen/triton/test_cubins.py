@@ -76,7 +76,7 @@ def test_equal_kernels_are_one_and_others_are_not(world):
     assert cubins.load(same, 90) and len(world.compiler.jobs) == 1
     others = [
         kernel(source="other"), kernel(warps=8), kernel(stages=1), kernel(fp_fusion=True),
-        kernel(debug=True), kernel(aligned=(0,)),
+        kernel(debug=True), kernel(aligned=(0,)), kernel(registers=128),
     ]  # fmt: skip
     functions = {cubins.load([one], 90)["k0_add"].function for one in others}
     functions.add(cubins.load([kernel()], 80)["k0_add"].function)
