@@ -55,7 +55,7 @@ class Shift:
 
 def shifted(plan: Plan, aligned: Collection[int]) -> Plan:
     """The plan with shifted columns, if its rows are contiguous and not all at multiples of 16
-    bytes already.
+    bytes already. The elements before a row may not take more programs than a row has.
     """
     nest, columns = plan.nest, plan.dims[-1]
     if not _possible(plan):
@@ -74,7 +74,7 @@ def shifted(plan: Plan, aligned: Collection[int]) -> Plan:
     if columns.extent < GROUPS * lanes or not (any(steps) or columns.extent % lanes):
         return plan
     dim = replace(columns, shift=lanes)
-    if not dim.looped and dim.reach > dim.block:
+    if not dim.looped and dim.reach > dim.block * max(1, dim.team):
         return plan
     named = tuple(zip((dim.name for dim in plan.dims[:-1]), steps[:-1], strict=True))
     shift = Shift(lanes, named, steps[-1], frozenset(aligned))

@@ -18,7 +18,6 @@ from ..loops import loop_nest, online_reductions, operators
 from ..loops.lines import Lines
 from ..loops.loop_nest import Index, Store, Value
 from . import column_folds, memory, reductions, teams
-from .alignment import Shift
 from .arguments import Numbers, kind_of
 from .dialect import DIALECT
 from .rounding import Rounding
@@ -95,7 +94,7 @@ class Writer:
 
     def stores(self, stores: Sequence[Store]) -> None:
         """The stores of a tile. Those of groups of 16 bytes leave the elements at both ends of a
-        row (`alignment`), which only some tiles of a walk have.
+        row (`alignment`), which only some tiles of a walk or a team have.
         """
         for store in stores:
             self.body.put(memory.store(self, store))
@@ -103,8 +102,10 @@ class Writer:
         if not left:
             return
         columns = self.plan.dims[-1]
-        ends = f"if (start == 0) | (start + {columns.constant} > {columns.extent}):"
-        with self.body.block(ends) if columns.looped else nullcontext():
+        start = "start" if columns.looped else f"member * {columns.constant}"
+        ends = f"if ({start} == 0) | ({start} + {columns.constant} > {columns.extent}):"
+        several = columns.looped or columns.team
+        with self.body.block(ends) if several else nullcontext():
             for store in left:
                 self.body.put(memory.store(self, store, columns="edge"))
 
@@ -137,11 +138,13 @@ class Writer:
                     else:
                         self.body.put(f"pid = {rest}")
             self.place(dim, part)
-        if self.plan.shift is not None:
-            self._shift(self.plan.dims[-1], self.plan.shift)
+        self.shift()
 
-    def _shift(self, columns: Dim, shift: Shift) -> None:
-        """Where rows start in groups of elements."""
+    def shift(self) -> None:
+        """Where the rows of a tile, which have been placed, start in groups of elements."""
+        columns, shift = self.plan.dims[-1], self.plan.shift
+        if shift is None:
+            return
         terms = [f"{step} * ({name} % {shift.lanes})" for name, step in shift.steps if step]
         terms += [str(shift.offset)] if shift.offset or not terms else []
         self.body.put(f"{columns.name}_shift = ({' + '.join(terms)}) % {shift.lanes}")

@@ -68,7 +68,7 @@ def _along_axis(writer: Writer, index: Index, axis: int) -> tuple[Any, str, bool
 
 def furthest(dim: Dim) -> float:
     """A bound of a dimension's variable, masked elements included."""
-    return most(dim.extent + dim.block)
+    return most(dim.reach + dim.block)
 
 
 def straight(index: Index, dim: Dim, sizes: Sequence[Any]) -> Any:

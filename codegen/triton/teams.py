@@ -34,7 +34,7 @@ from ..loops.online_reductions import Pair
 from . import memory, tiling
 from .dialect import TYPES, fold_of, identity
 from .split_reduction import Between, Split
-from .tiling import Dim, Tiling
+from .tiling import Dim
 
 if TYPE_CHECKING:
     from .body import Writer
@@ -55,19 +55,18 @@ def team(nest: LoopNest, multiprocessors: int) -> Split | None:
         return None
     nest = loop_nest.collapse(nest)
     folds = _folds(nest)
-    columns = tiling.piece(nest) if _repeats(nest) else 0
-    if not columns or not all(_is_exchanged(nest.values[number]) for number in folds):
+    held = tiling.team_of(nest) if _repeats(nest) else None
+    if held is None or not all(_is_exchanged(nest.values[number]) for number in folds):
         return None
-    members = -(-nest.columns // columns)
+    members = held.team
     if members * SHARE > multiprocessors or nest.rows * members < multiprocessors:
         return None
     told = sum(map(len, _told(nest, *_phased(nest)).values()))
     own, size = len(nest.buffers), told * nest.rows * members
     words = Buffer("between", torch.int64, (size,), (1,), True)
-    form = Tiling(columns=columns, team=True)
     if TURNS and any(_is_ahead(nest, value) for value in nest.values):
-        form = tiling.taking_turns(nest, form, multiprocessors)
-    hints = replace(nest.hints, tiling=form)
+        held = tiling.taking_turns(nest, held, multiprocessors)
+    hints = replace(nest.hints, tiling=held)
     whole = replace(nest, buffers=(*nest.buffers, words), hints=hints)
     zeros = LoopNest(
         f"{nest.name}_zeros", (), (size,), (words,), (Value("const", (), words.dtype, 0),),
@@ -157,6 +156,7 @@ def places(writer: Writer, columns: Dim) -> None:
 def _place_row(writer: Writer, row: str) -> None:
     """Declare the variables that differ between rows."""
     writer.place(writer.plan.dims[0], row)
+    writer.shift()
 
 
 def rows(writer: Writer) -> None:
@@ -277,10 +277,9 @@ def _piece_of(writer: Writer, pair: Pair, total: int | None) -> None:
     columns = writer.plan.dims[-1]
     whole = f"v{pair.element}"
     kept = f"tl.where(c_mask, {whole}, 0.0)" if columns.masked else whole
-    left = f"{columns.extent} - member * {columns.constant}"
-    put(f"n{number} = tl.minimum({columns.constant}, {left})")
+    put(f"n{number} = {_held(columns, 'member')}")
     text = f"tl.sum({kept}, 1, keep_dims=True)" if total is None else f"v{total}"
-    put(f"m{number} = tl.div_rn({text}, n{number}.to(tl.float32))")
+    put(f"m{number} = tl.div_rn({text}, tl.maximum(n{number}, 1).to(tl.float32))")
     put(f"a{number} = {whole} - m{number}")
     square = f"a{number} * a{number}"
     kept = f"tl.where(c_mask, {square}, 0.0)" if columns.masked else square
@@ -297,11 +296,23 @@ def _row_of(writer: Writer, pair: Pair, total: int | None) -> None:
         put(f"v{number} = _exp_out({known})")
         return
     columns = writer.plan.dims[-1]
-    left = f"{columns.extent} - {_members(columns)} * {columns.constant}"
-    put(f"n{number} = tl.maximum(tl.minimum({columns.constant}, {left}), 0).to(tl.float32)")
+    put(f"n{number} = ({_held(columns, _members(columns))}).to(tl.float32)")
     if total is not None:
         put(f"u{number} = tl.div_rn(w{total}, tl.maximum(n{number}, 1.0))")
     put(f"v{number} = _squares_out(u{number}, w{number}, n{number}, v{pair.shift})")
+
+
+def _held(columns: Dim, member: str) -> str:
+    """How many elements of a row a member holds. The first one of a row that starts inside a group
+    lacks some, and the last one may have none (`alignment`).
+    """
+    first = f"{member} * {columns.constant}"
+    if not columns.shift:
+        left = f"{columns.extent} - {first}"
+        return f"tl.maximum(tl.minimum({columns.constant}, {left}), 0)"
+    first = f"{first} - {columns.name}_shift"
+    end = f"tl.minimum({first} + {columns.constant}, {columns.extent})"
+    return f"tl.maximum({end} - tl.maximum({first}, 0), 0)"
 
 
 def _members(columns: Dim) -> str:

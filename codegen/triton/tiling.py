@@ -15,7 +15,7 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import is_symbolic, product
 from ..loops import loop_nest
 from ..loops.loop_nest import Index, LoopNest
-from .alignment import Shift
+from .alignment import Shift, shifted
 from .arguments import DIVISOR, INT32, blocks, is_multiple, most, weight
 from .memory import straight
 
@@ -56,7 +56,7 @@ class Dim:
                 the other dimensions
         full    its tile is known to be inside: no masks
         shared  so many programs walk it, each every `shared`-th block
-        team    the programs of a row, which hold it together (`teams`)
+        team    at most so many programs hold a row together (`teams`)
         shift   rows start anywhere in groups of so many elements, and tiles start with a group
                 (`alignment`); 0: tiles start with the row
 
@@ -73,7 +73,7 @@ class Dim:
     looped: bool = False
     full: bool = False
     shared: int = 0
-    team: bool = False
+    team: int = 0
     shift: int = 0
 
     @property
@@ -93,7 +93,7 @@ class Dim:
         """
         if not self.constant:
             return self.looped
-        return most(self.extent + self.block) >= INT32
+        return most(self.reach + self.block) >= INT32
 
     @property
     def reach(self) -> Any:
@@ -104,8 +104,8 @@ class Dim:
     def programs(self) -> Any:
         if self.shared:
             return self.shared
-        whole = self.looped or most(self.extent) <= self.block
-        return 1 if whole else blocks(self.extent, self.block)
+        whole = self.looped or most(self.reach) <= self.block
+        return 1 if whole else blocks(self.reach, self.block)
 
     @property
     def single(self) -> bool:
@@ -192,7 +192,7 @@ class Tiling:
         rows, columns  of a tile of a nest with reductions; rows of at most `columns` elements are
                        held as a whole
         warps          of a program
-        team           each program holds `columns` elements of a row (`teams`)
+        team           so many programs hold a row together, `columns` elements each (`teams`)
         teams          so many take the rows in turn; 0: a team for each row
         registers      the most of a thread; 0: the compiler decides
     """
@@ -200,7 +200,7 @@ class Tiling:
     rows: int = 0
     columns: int = 0
     warps: int = 0
-    team: bool = False
+    team: int = 0
     teams: int = 0
     registers: int = 0
 
@@ -386,7 +386,7 @@ def _fitting(dim: Dim, limit: int) -> int:
     found = [
         block
         for block in (1 << power for power in range(limit.bit_length()))
-        if WARP <= block <= limit and -(-dim.extent // block) * block * 8 <= dim.extent * 9
+        if WARP <= block <= limit and -(-dim.reach // block) * block * 8 <= dim.reach * 9
     ]
     return max(found, default=dim.block)
 
@@ -410,7 +410,7 @@ def _rows_by_columns(nest: LoopNest, tiling: Tiling) -> tuple[Dim, ...]:
         columns = _dim("c", nest, range(n_outer, n_outer + len(nest.inner)), tiling.columns)
         rows = _dim("r", nest, range(n_outer), 1, "[:, None]")
         rows = replace(rows, shared=tiling.teams)
-        return rows, replace(columns, view="[None, :]", team=True)
+        return rows, replace(columns, view="[None, :]", team=tiling.team)
     side_by_side = _side_by_side(nest)
     held, block = _limits(nest, side_by_side)
     if tiling.columns and held > 1:
@@ -471,18 +471,21 @@ def _across(nest: LoopNest) -> int:
     return max(ACROSS, BESIDE // _narrowest(nest)) if _reads_once(nest) else ACROSS
 
 
-def piece(nest: LoopNest) -> int:
-    """Elements of a long row that a program of a team holds, in registers; 0: rows are short, or a
-    team cannot hold them.
+def team_of(nest: LoopNest) -> Tiling | None:
+    """How the programs of a team hold a long row in registers, wherever it starts. None: rows are
+    short, or a team cannot hold them.
     """
     plan = plan_of(nest)
     columns = plan.dims[-1]
     together = _side_by_side(plan.nest) and columns.looped and columns.block > 1
     if not together or [dim.name for dim in plan.dims] != ["r", "c"]:
-        return 0
+        return None
     most_held = _power(int(REGISTERS / _words(plan.nest, late=False)) + 1) // 2
     least, limit = (min(one, most_held) for one in PIECES)
-    return max(least, _fitting(replace(columns, block=least), limit))
+    pieces = plan_of(nest, Tiling(columns=least, team=blocks(columns.extent, least) + 1))
+    columns = shifted(pieces, range(len(nest.buffers))).dims[-1]
+    columns = replace(columns, block=max(least, _fitting(columns, limit)))
+    return Tiling(columns=columns.block, team=columns.programs)
 
 
 def _words(nest: LoopNest, late: bool = True) -> float:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import pytest
 import torch
 
 from graftjit.codegen.loops import loop_nest as loops
+from graftjit.codegen.loops.loop_nest import Index
 from graftjit.codegen.schedule.gpu_kernels import Gpu
 from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton import teams, tiling
 
 from ..on_cuda import Machine, written
 from .nests import Build, close
+from .test_alignment import softmax as rows_of_softmax
 from .test_folds import hard_rows, layer_norm, logsumexp, softmax
 
 pytestmark = pytest.mark.skipif(
@@ -29,20 +32,22 @@ def small(monkeypatch):
     monkeypatch.setattr(tiling, "COLUMN_BLOCK", 8)
 
 
-def run_team(worker, build, multiprocessors=16):
-    """(outputs, the texts of the kernels)."""
+def run_team(worker, build, multiprocessors=16, aligned=False):
+    """(outputs, the texts of the kernels). `aligned`: all buffers start at multiples of 16 bytes."""
     found = teams.team(build.nest(), multiprocessors)
     assert found is not None
-    tensors = [tensor.clone() for tensor in build.tensors]
+    tensors = list(build.tensors)
     tensors += [torch.full((one.size,), 77, dtype=one.dtype) for one in found.between]
     texts = []
     for nest, places in zip(found.nests, found.places, strict=True):
         loops.check(nest)
-        kernel = triton.render(nest, tiling=nest.hints.tiling or tiling.Tiling())
+        promised = range(len(places) * aligned)
+        how = nest.hints.tiling or tiling.Tiling()
+        kernel = triton.render(nest, aligned=promised, tiling=how)
         texts.append(kernel.source)
         left = worker.run(kernel, [tensors[place] for place in places])
         for place, tensor in zip(places, left, strict=True):
-            tensors[place].copy_(tensor)
+            tensors[place] = tensor
     return build.outputs(tensors[: len(build.tensors)]), texts
 
 
@@ -177,6 +182,91 @@ def test_reductions_of_one_phase_take_one_exchange(worker, small):
     close(found, wanted.int(), rtol=0, atol=0)
 
 
+ROWS = [  # length, dtype, how far rows are apart, how many programs hold one
+    (131, torch.float32, 131, 9),
+    (143, torch.float32, 143, 10),  # of some rows, the last program has no element
+    (130, torch.float32, 133, 9),
+    (129, torch.float32, 132, 9),
+    (257, torch.bfloat16, 257, 17),
+    (250, torch.bfloat16, 251, 17),
+]
+
+
+def apart(length, dtype, stride):
+    """7 rows, between which there is nan."""
+    found = torch.full((7, stride), float("nan"), dtype=dtype)[:, :length]
+    found.copy_(hard_rows(length))
+    return found
+
+
+def untouched(found):
+    length, stride = found.shape[1], found.stride(0)
+    beside = found.as_strided((6, stride - length), (stride, 1), length)
+    return bool(beside.isnan().all())
+
+
+@pytest.mark.parametrize(("length", "dtype", "stride", "members"), ROWS)
+def test_softmax_of_rows_at_any_address(worker, small, length, dtype, stride, members):
+    x = apart(length, dtype, stride)
+    build = rows_of_softmax(x, apart(length, dtype, stride))
+    (found,), (_zeros, text) = run_team(worker, build, 4 * members, aligned=True)
+    assert f"pid % {members}\n" in text and "mask=c_near" in text and "mask=c_whole" in text
+    close(found, torch.softmax(x, -1))
+    assert untouched(found)
+
+
+@pytest.mark.parametrize(("length", "dtype", "stride", "members"), ROWS)
+def test_layer_norm_of_rows_at_any_address(worker, small, length, dtype, stride, members):
+    x = apart(length, dtype, stride)
+    x.copy_(torch.randn(7, length) * 3 + 100)
+    build = Build("norm", (7,), (length,))
+    a, weight = build.load(x), torch.randn(length)
+    count = build.const(float(length), torch.float32)
+    mean = build.op("div", build.reduce("sum", a), count)
+    gap = build.op("sub", a, mean)
+    variance = build.op("div", build.reduce("sum", build.op("mul", gap, gap)), count)
+    build.store(variance, row=True)
+    scaled = build.op("mul", build.op("mul", gap, build.op("rsqrt", variance)), build.load(weight))
+    build.store_to(build.cast(scaled, dtype), apart(length, dtype, stride))
+    (spread, found), (_zeros, text) = run_team(worker, build, 4 * members, aligned=True)
+    assert f"pid % {members}\n" in text and "mask=c_near" in text and "mask=c_whole" in text
+    wide = x.double()
+    exact = wide.var(-1, correction=0)
+    close(spread.double(), exact, rtol=1e-5, atol=0)
+    wanted = (wide - wide.mean(-1, keepdim=True)) * exact[:, None].rsqrt() * weight.double()
+    tolerance = 1e-2 if dtype == torch.bfloat16 else 1e-4
+    close(found.double(), wanted, rtol=tolerance, atol=tolerance)
+    assert untouched(found)
+
+
+def test_squares_about_a_maximum_in_a_slice(worker, small):
+    """Means that are told, reductions without pairs, and rows that start inside a group."""
+    whole = torch.randint(-100, 100, (7, 150), dtype=torch.int32)
+    build = Build("about", (7,), (139,))
+    number = build._buffer(whole, False)
+    a = build._add("load", (), torch.int32, (number, Index((150, 1), 6)))
+    build.store(build.op("sub", build.reduce("min", a), build.reduce("sum", a)), row=True)
+    wide = build.cast(a, torch.float32)
+    gap = build.op("sub", wide, build.reduce("max", wide))
+    build.store(build.op("div", gap, build.reduce("sum", build.op("mul", gap, gap))))
+    (rows, found), (_zeros, text) = run_team(worker, build, 40, aligned=True)
+    assert "+ 2) % 4" in text and text.count("_tell(between") == 5
+    x = whole[:, 6:145].long()
+    close(rows, (x.amin(1) - x.sum(1)).int(), rtol=0, atol=0)
+    gap = (x - x.amax(1, keepdim=True)).double()
+    close(found.double(), gap / (gap * gap).sum(1, keepdim=True), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("aligned", [(0, 1), (0,), (1,), ()])
+def test_a_team_has_words_for_all_its_programs(small, aligned):
+    """Whichever addresses are known: a shift takes no more programs than the words serve."""
+    x, y = torch.empty(7, 144), torch.empty(7, 145)[:, :144]
+    found = teams.team(rows_of_softmax(x, y).nest(), 40)
+    nest = found.nests[1]
+    kernel = triton.render(nest, aligned=aligned, tiling=nest.hints.tiling)
+    assert kernel.programs * 2 == found.between[0].size and "c_shift" not in kernel.source
+
+
 def test_who_has_a_team(small):
     def has(build, multiprocessors=16):
         return teams.team(build.nest(), multiprocessors) is not None
@@ -204,8 +294,9 @@ def test_rows_of_an_h100():
         found = teams.team(softmax(torch.empty(shape, dtype=dtype)).nest(), 132)
         if found is None:
             return None
-        form = found.nests[1].hints.tiling
-        kernel = triton.render(found.nests[1], tiling=form)
+        nest = found.nests[1]
+        form = nest.hints.tiling
+        kernel = triton.render(nest, aligned=range(3), tiling=form)
         # All programs are on the device at a time.
         held = tiling.REGISTERS_OF_ALL // (kernel.registers * kernel.warps * tiling.WARP)
         assert kernel.programs <= 132 * held
@@ -217,6 +308,7 @@ def test_rows_of_an_h100():
     assert members((1 << 11, 1 << 18), torch.bfloat16) == (32, 8192, 8)
     assert members((5000, 50257)) == (13, 4096, 4)
     assert members((3000, 20000)) == (5, 4096, 4)
+    assert members((5000, 32767)) == (9, 4096, 4)  # 8 would hold a row that starts with a group
 
 
 def test_teams_compile():
@@ -234,6 +326,21 @@ def test_teams_compile():
             made = triton.compile_kernel(kernel, capability)
             assert made.registers <= kernel.registers <= 128
             assert made.stack <= 96  # of the registers of 32 elements and of 32 that come next
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_loads_and_stores_of_rows_at_any_address_take_16_bytes(dtype):
+    """Narrow stores are those at the ends of a row, in a branch of the programs that have them."""
+    if not triton.available():
+        pytest.skip("triton is not installed")
+    build = softmax(torch.empty(5000, 50257, dtype=dtype))
+    found = teams.team(build.nest(), 132)
+    kernel = triton.render(found.nests[1], aligned=range(3), tiling=found.nests[1].hints.tiling)
+    made = triton.compile_kernel(kernel, 90)
+    loads = re.findall(r"ld\.global\S*", made.ptx)
+    assert loads and set(loads) == {"ld.global.v4.b32"}
+    assert len(re.findall(r"st\.global\.v4\.b32", made.ptx)) == len(loads)
+    assert made.stack <= 0 and made.registers <= 128
 
 
 def test_a_program_with_a_team(worker, small):
