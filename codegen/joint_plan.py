@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.autograd.before import wanted_before
-from ..ir.autograd.partial_backward import readers
+from ..ir.autograd.partial_backward import met_by_custom, readers
 from ..ir.autograd.partition import Halves
 from ..ir.graph.nodes import Graph, Meta
 from ..ir.symbolic.expr import hint_of
@@ -42,6 +42,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied)
         if joint.custom
         else (),
+        met=met_by_custom(joint) if joint.custom else (),
         casts=joint.casts,
         refusing=refusing(joint),
         # Autograd counts the version of an input that the node writes once more.

@@ -19,6 +19,7 @@ from ..graph.layout import contiguous_strides, is_dense
 from ..graph.nodes import Graph, Meta, Node
 from ..passes.pipeline import drop_dead
 from ..symbolic.expr import is_symbolic
+from ..trace.joint_graph import Joint
 
 aten = torch.ops.aten
 SUMS = {aten.add.Tensor, aten.add_.Tensor}
@@ -63,6 +64,25 @@ def readers(graph: Graph, tangents: Sequence[int]) -> list[frozenset[int]]:
             found.setdefault(one, set()).update(own)
             found.setdefault(root(one), set()).update(own)
     return [frozenset(found.get(node, ())) for node in graph.inputs]
+
+
+def met_by_custom(joint: Joint) -> tuple[tuple[frozenset[int], ...], ...] | None:
+    """For each backward of a custom function the results that each gradient that it is given
+    depends on, without gradients that depend on none. None if it makes one of nothing: that exists
+    only where autograd reaches the function."""
+    depends = dependences(joint.nodes, joint.tangents)
+    numbers = {node: at for at, node in enumerate(joint.tangents)}
+
+    def results(node: Node) -> frozenset[int]:
+        return frozenset(numbers[one] for one in depends.get(root(node), ()))
+
+    found = []
+    for custom in joint.custom:
+        given = tuple(filter(None, map(results, custom.given)))
+        if given and not all(map(results, custom.made)):
+            return None
+        found.append(given)
+    return tuple(found)
 
 
 class _Part:

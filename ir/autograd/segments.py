@@ -162,11 +162,11 @@ class _Search:
             return None
         return self._segments(cut, nodes, now, depends, groups)
 
-    def _without_sums(self, cut: set[int]) -> tuple[list[Node], dict[Node, Node]]:
+    def _without_sums(self, cut: set[int]) -> tuple[list[Node], Replaced]:
         """The backward's nodes where these results' tangents are their whole gradients, and what
         replaces each old node."""
         joint = self.joint
-        now: dict[Node, Node] = {}
+        now = Replaced()
         for at in cut.difference(self.replaced):
             whole = joint.arrived[at]
             assert whole is not None
@@ -188,7 +188,7 @@ class _Search:
         self,
         cut: set[int],
         nodes: Sequence[Node],
-        now: dict[Node, Node],
+        now: Replaced,
         depends: dict[Node, frozenset[Node]],
     ) -> dict[int, int]:
         """Union-find over the results. Those whose gradients meet in a node that reads a saved
@@ -207,8 +207,8 @@ class _Search:
                 self._unite(groups, mine)
             elif not mine and not values:
                 own.add(node)
-        for given in self.joint.custom:
-            met = [depends.get(root(now.get(one, one)), ()) for one in given]
+        for one in self.joint.custom:
+            met = [depends.get(root(given), ()) for given in one.replaced(now).given]
             self._unite(groups, itertools.chain(*met))
         for at in self.inner - cut:
             whole = self.joint.arrived[at]
@@ -225,7 +225,7 @@ class _Search:
     def _edges(
         self,
         cut: set[int],
-        now: dict[Node, Node],
+        now: Replaced,
         depends: dict[Node, frozenset[Node]],
     ) -> set[tuple[int, int]]:
         """(result, result that it depends on) pairs, for results that are parted."""
@@ -240,7 +240,7 @@ class _Search:
         self,
         cut: set[int],
         nodes: list[Node],
-        now: dict[Node, Node],
+        now: Replaced,
         depends: dict[Node, frozenset[Node]],
         groups: dict[int, int],
     ) -> Segments:
@@ -275,7 +275,12 @@ class _Search:
             )
             for first in order
         )
-        changed = replace(joint, nodes=tuple(nodes), gradients=tuple(gradients))
+        changed = replace(
+            joint,
+            nodes=tuple(nodes),
+            gradients=tuple(gradients),
+            custom=tuple(one.replaced(now) for one in joint.custom),
+        )
         return Segments(changed, found, frozenset(self.inner - cut))
 
     def _in_order(

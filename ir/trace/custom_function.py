@@ -18,11 +18,12 @@ import torch
 from ..dataclass import dataclass
 from ..errors import Unsupported
 from ..graph.interpreter import bind_results, replay
-from ..graph.nodes import Graph, Ref
+from ..graph.nodes import Graph, Node, Ref
 from ..ops.region_borders import NO_REGION, again
 from ..symbolic.expr import Expr
 from ..symbolic.symnode import to_torch
 from .ghost import Ghost
+from .joint_graph import CustomBackward
 
 _Place = tuple[str, int]  # (kind of value, position among the values of that kind)
 
@@ -109,16 +110,21 @@ def traced(walked: Walked) -> Any:
         given = {"saved": ctx.saved_tensors, "held": held, "gradient": gradients}
         operands = [given[kind][at] for kind, at in one.inputs]
         present = [gradient for gradient in gradients if gradient is not None]
-        if present and type(present[0]) is Ghost:
-            present[0]._owner.custom.append(tuple([gradient._node for gradient in present]))
-        asked = zip(ctx.needs_input_grad[1:], one.gradients, strict=False)
-        if present and type(present[0]) is Ghost and any(need and at is None for need, at in asked):
-            present[0]._owner.withheld = True
+        asked = list(zip(ctx.needs_input_grad[1:], one.gradients, strict=False))
         made = _run(one.graph, operands)
+        if present and type(present[0]) is Ghost:
+            owner = present[0]._owner
+            owner.withheld |= any(need and at is None for need, at in asked)
+            found = [made[at] for need, at in asked if need and at is not None]
+            owner.custom.append(CustomBackward(_nodes(present), _nodes(found)))
         return (None, *[None if at is None else made[at] for at in one.gradients])
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(walked.name, (torch.autograd.Function,), members)
+
+
+def _nodes(ghosts: Sequence[Any]) -> tuple[Node, ...]:
+    return tuple([ghost._node for ghost in ghosts])
 
 
 def _run(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

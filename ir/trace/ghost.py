@@ -17,20 +17,20 @@ import torch
 from ..graph.nodes import Meta, Node
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import to_torch
+from .joint_graph import CustomBackward
 
 
 class Owner:
     """The mark of a trace on its ghosts; in no reference cycle.
 
-    It has the trace's symbolic facts, and the gradients that each backward of a custom function
-    was given.
+    It has the trace's symbolic facts, and the backwards of custom functions that have run.
     """
 
     __slots__ = ("custom", "facts", "withheld")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.custom: list[tuple[Node, ...]] = []
+        self.custom: list[CustomBackward] = []
         # whether one of them has given no gradient to an argument that requires one
         self.withheld = False
 

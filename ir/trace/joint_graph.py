@@ -11,11 +11,26 @@ from ..dataclass import dataclass
 from ..graph.nodes import Node
 
 if TYPE_CHECKING:
+    from ..graph.interpreter import Replaced
     from .autocast_cache import Casts
     from .output_views import Found
 
 # in place of `Found`, for hidden results
 HIDDEN = "hidden", 0
+
+
+@dataclass(frozen=True, slots=True)
+class CustomBackward:
+    """What a backward of a custom function is given, and the gradients that it makes."""
+
+    given: tuple[Node, ...]
+    made: tuple[Node, ...]
+
+    def replaced(self, now: Replaced) -> CustomBackward:
+        """Where these nodes replace others."""
+        return CustomBackward(
+            *(tuple(map(now.__getitem__, some)) for some in (self.given, self.made))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +64,7 @@ class Joint:
     views_inside
                 the outputs, by position, that are views and that other results depend on. Torch's
                 autograd computes what their gradients add to that of their memory
-    custom      the gradients that each backward of a custom function is given
+    custom      the backwards of custom functions
     casts       autocast around the graph: (device type, dtype) where it is on
     """
 
@@ -69,7 +84,7 @@ class Joint:
     inner: tuple[int, ...] = ()
     clashes: tuple[frozenset[int], ...] = ()
     views_inside: tuple[int, ...] = ()
-    custom: tuple[tuple[Node, ...], ...] = ()
+    custom: tuple[CustomBackward, ...] = ()
     casts: Casts = ()
     owners: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()

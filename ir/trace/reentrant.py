@@ -20,7 +20,7 @@ from ..graph.effects import reads
 from ..graph.nodes import Node
 from ..ops.region_borders import nested
 from .ghost import Ghost
-from .joint_graph import Joint
+from .joint_graph import CustomBackward, Joint
 
 
 class _Asked(threading.local):
@@ -81,7 +81,8 @@ class _Joined(torch.autograd.Function):
             owner = gradients[0]._owner
             gradients = tuple([nested(one) for one in gradients])
             if len(gradients) > 1:
-                owner.custom.append(tuple([one._node for one in gradients]))
+                nodes = tuple([one._node for one in gradients])
+                owner.custom.append(CustomBackward(nodes, nodes))
         else:
             require_whole()
         given = zip(gradients, ctx.follows, strict=True)

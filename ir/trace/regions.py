@@ -223,7 +223,7 @@ def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[R
         nodes=tuple(nodes),
         gradients=tuple(None if one is None else now[one] for one in joint.gradients),
         arrived=tuple(None if one is None else now[one] for one in joint.arrived),
-        custom=tuple(tuple(now[one] for one in given) for given in joint.custom),
+        custom=tuple(one.replaced(now) for one in joint.custom),
         kept=memory_read(nodes, joint.pieces, arguments),
         arguments=arguments,
     )

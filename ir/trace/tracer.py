@@ -29,7 +29,7 @@ from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import AUTOCAST_DEVICES, by_hand
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import note_value
-from .joint_graph import Joint
+from .joint_graph import CustomBackward, Joint
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
 from .substitutes import AS_PLAIN
@@ -489,7 +489,7 @@ class Tracer:
     def gradients_withheld(self) -> bool:  # see Owner
         return self._recorder.owner.withheld
 
-    def custom_gradients(self) -> list[tuple[Node, ...]]:  # see Owner
+    def custom_gradients(self) -> list[CustomBackward]:  # see Owner
         return self._recorder.owner.custom
 
     def differentiable_constants(self) -> bool:

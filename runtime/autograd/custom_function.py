@@ -3,8 +3,9 @@
 The backward of a custom `torch.autograd.Function` is Python code that eager runs when autograd
 reaches it. Its gradients may depend on globals and closure cells at that time, and need not be
 linear in the gradients that it is given. So before the compiled backward runs, the node asks
-whether what the code reads is still what capture found there (`Reads`), and whether all gradients
-are present; otherwise the graph's calls run again under autograd, with the program's own Function.
+whether what the code reads is still what capture found there (`Reads`), and whether each backward
+that runs is given the gradients that it was captured with (`Plan.met`); otherwise the graph's calls
+run again under autograd, with the program's own Function.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 import torch
@@ -69,6 +70,18 @@ class Reads:
         return False
 
 
+def _is_given_less(met: Any, missing: Set[int]) -> bool:
+    """Whether a backward of a custom function may run without a gradient that it was captured with
+    (`met`: see `Plan`). One that is given nothing does not run."""
+    if met is None:
+        return True
+    for given in met:
+        absent = [results <= missing for results in given]
+        if any(absent) and not all(absent):
+            return True
+    return False
+
+
 def _chain(function: Any) -> Iterable[Any]:
     """A function and those that its decorators wrap."""
     while isinstance(function, types.FunctionType):
@@ -107,7 +120,8 @@ class Following:
 
     def _why(self: Any, gradients: Any) -> str:
         plan = self.joint.plan
-        if any(gradients[at] is None for at in plan.results):
+        missing = {number for number, at in enumerate(plan.results) if gradients[at] is None}
+        if missing and _is_given_less(plan.met, missing):
             return "a custom function, and some results have no gradient"
         if any(reads.changed() for reads in plan.custom):
             return "what the backward of a custom function reads has changed since the forward"

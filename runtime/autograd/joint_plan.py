@@ -44,6 +44,8 @@ class Plan:
     written     inputs that the graph writes to
     before      those of them whose old value contributes to the results
     custom      what the backwards of custom functions read (`runtime.autograd.custom_function`)
+    met         for each backward of a custom function the results, by position, that each gradient
+                that it is given depends on; None if that does not say what autograd reaches
     casts       autocast around the graph: (device type, dtype) where it is on
     refusing    inputs with a gradient from checkpoints that have `use_reentrant=True`
     """
@@ -70,6 +72,7 @@ class Plan:
     written: tuple[int, ...]
     before: tuple[int, ...]
     custom: tuple[custom_function.Reads, ...] = ()
+    met: tuple[tuple[frozenset[int], ...], ...] | None = ()
     casts: Casts = ()
     refusing: tuple[int, ...] = ()
     needs: tuple[frozenset[int], ...] = ()
