@@ -42,7 +42,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         custom=tuple(call.target.reads for call in graph.calls if type(call.target) is Applied)
         if joint.custom
         else (),
-        met=met_by_custom(joint) if joint.custom else (),
+        met=met_by_custom(joint) if joint.custom and len(joint.results) > 1 else (),
         casts=joint.casts,
         refusing=refusing(joint),
         # Autograd counts the version of an input that the node writes once more.

@@ -4,8 +4,9 @@ The backward of a custom `torch.autograd.Function` is Python code that eager run
 reaches it. Its gradients may depend on globals and closure cells at that time, and need not be
 linear in the gradients that it is given. So before the compiled backward runs, the node asks
 whether what the code reads is still what capture found there (`Reads`), and whether each backward
-that runs is given the gradients that it was captured with (`Plan.met`); otherwise the graph's calls
-run again under autograd, with the program's own Function.
+that runs is given the gradients that it was captured with (`Plan.met`). Where it is given less,
+another program computes the gradients (`second_order`); otherwise, and where there is none, the
+graph's calls run again under autograd, with the program's own Function.
 """
 
 from __future__ import annotations
@@ -110,19 +111,19 @@ class Following:
 
     def gradients_of(self: Any, gradients: Any) -> Any:
         """As the node's own."""
-        why = "" if torch.is_grad_enabled() else self._why(gradients)
+        if torch.is_grad_enabled():
+            return super().gradients_of(gradients)  # type: ignore[misc]
+        plan = self.joint.plan
+        why, traced = "", False
+        missing = {number for number, at in enumerate(plan.results) if gradients[at] is None}
+        if missing and _is_given_less(plan.met, missing):
+            why, traced = "a custom function, and some results have no gradient", True
+        if any(reads.changed() for reads in plan.custom):
+            why = "what the backward of a custom function reads has changed since the forward"
+            traced = False
         if not why:
             return super().gradients_of(gradients)  # type: ignore[misc]
         with torch.enable_grad():
-            found = self.joint.again(self, gradients, False, why)
+            found = self.joint.again(self, gradients, False, why, traced=traced)
         self.joint.release(self, gradients)
         return found
-
-    def _why(self: Any, gradients: Any) -> str:
-        plan = self.joint.plan
-        missing = {number for number, at in enumerate(plan.results) if gradients[at] is None}
-        if missing and _is_given_less(plan.met, missing):
-            return "a custom function, and some results have no gradient"
-        if any(reads.changed() for reads in plan.custom):
-            return "what the backward of a custom function reads has changed since the forward"
-        return ""

@@ -455,12 +455,17 @@ class JointProgram:
         return found
 
     def again(
-        self, node: Any, gradients: Sequence[Any], taped: bool, why: str, kept: Kept | None = None
+        self,
+        node: Any,
+        gradients: Sequence[Any],
+        taped: bool,
+        why: str,
+        kept: Kept | None = None,
+        traced: bool = False,
     ) -> Any:
-        """The gradients of all inputs, with a history if `taped`: by a program with a backward of
-        its own, or for the autocast around the backward; else the calls run again under autograd
-        and are differentiated. None if that autocast changes nothing. `kept`: the saved inputs of a
-        node that has dropped them."""
+        """The gradients of all inputs, with a history if `taped`: by a program for that, for the
+        autocast around the backward, or if `traced`; else the calls run again under autograd. None
+        if that autocast changes nothing. `kept`: the saved inputs of a node that dropped them."""
         plan, fault = self.plan, None
         saved = self._saved_of(node, gradients) if kept is None else ()
         before, numbers, lost = self._inputs_before(kept or (self._saved_inputs(saved), node.call))
@@ -471,7 +476,7 @@ class JointProgram:
             for place, at in self._results_saved:
                 results[at] = as_seen(node, plan.results[at], saved[place])
         # Python code of a custom function may ask for autocast.
-        if taped != bool(casts) and kept is None and not (casts and plan.custom):
+        if (traced or taped != bool(casts)) and kept is None and not (casts and plan.custom):
             arguments = node, gradients, before, numbers, lost, results
             done, fault = _tried(self._by_program, *arguments, taped, casts)
             if isinstance(fault, CheckError):
