@@ -6,7 +6,6 @@ rows by columns (reductions). `codegen.triton.body` writes the lines of a progra
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -255,14 +254,13 @@ def taking_turns(nest: LoopNest, tiling: Tiling, multiprocessors: int) -> Tiling
     """The tiling of teams that stay on the device and take rows in turn, as many as it holds at a
     time; the given one, of a team for each row, if rows are too few for that.
 
-    A thread has registers for its elements, for those of the next row as they are in memory, and
-    for one load that is the same in each row.
+    A thread has registers for its elements and for those of the next row as they are in memory.
+    What is the same in each row is loaded a few elements at a time, if registers are few.
     """
     plan = plan_of(nest, tiling)
     columns, threads = plan.dims[-1], plan.warps * WARP
-    own, every = _words(nest, late=False), _loaded(nest)
-    same = max((Counter(every) - Counter(_loaded(nest, late=False))).keys(), default=0)
-    wanted = (3 if columns.masked else 2) * OWN + columns.block // threads * (own + same / 4)
+    each = columns.block // threads * _words(nest, late=False)
+    wanted = (3 if columns.masked else 2) * OWN + each
     held = max(1, min(THREADS // threads, int(REGISTERS_OF_ALL // (threads * wanted))))
     teams = multiprocessors * held // columns.programs
     if not teams or nest.rows < ROWS_OF_TEAM * teams:

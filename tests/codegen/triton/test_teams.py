@@ -325,7 +325,7 @@ def test_teams_compile():
             )
             made = triton.compile_kernel(kernel, capability)
             assert made.registers <= kernel.registers <= 128
-            assert made.stack <= 96  # of the registers of 32 elements and of 32 that come next
+            assert made.stack < 192  # of 4 * 48 bytes: 32 elements, and 32 narrow ones ahead
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
