@@ -106,6 +106,8 @@ class Writer:
         ends = f"if ({start} == 0) | ({start} + {columns.constant} > {columns.extent}):"
         several = columns.looped or columns.team
         with self.body.block(ends) if several else nullcontext():
+            if columns.team:
+                self._edge_anew(columns)
             for store in left:
                 self.body.put(memory.store(self, store, columns="edge"))
 
@@ -162,8 +164,23 @@ class Writer:
         self.body.put(f"{name}_near = {name}_group < {end}")
         inside = f"({name}_group >= 0) & ({name}_group <= {end - dim.shift})"
         self.body.put(f"{name}_whole = {inside}")
-        self.body.put(f"{name}_edge = {name}_mask & ~{name}_whole")
+        if not dim.team:
+            self.body.put(f"{name}_edge = {name}_mask & ~{name}_whole")
         self._axes(dim)
+
+    def _edge_anew(self, dim: Dim) -> None:
+        """The elements at the ends of a row that a team holds. What masks have in common with those
+        before the exchange, compilers would keep meanwhile, in a register for each element: only
+        this text knows that there is one program along another axis.
+        """
+        name, end = dim.name, dim.extent
+        self.body.put(f"{name}_new_shift = {name}_shift * tl.num_programs(1)")
+        self.body.put(f"{name}_new_at = {name}_at - {name}_new_shift")
+        group = f"{name}_at // {dim.shift} * {dim.shift} - {name}_new_shift"
+        self.body.put(f"{name}_new_group = {group}")
+        there = f"({name}_new_at >= 0) & ({name}_new_at < {end})"
+        whole = f"({name}_new_group >= 0) & ({name}_new_group <= {end - dim.shift})"
+        self.body.put(f"{name}_edge = {there} & ~({whole})")
 
     def place(self, dim: Dim, part: str) -> None:
         if not dim.constant:

@@ -267,14 +267,17 @@ def _piece_of(writer: Writer, pair: Pair, total: int | None) -> None:
     """The second reduction of a pair in a piece, about the piece's own maximum or mean. `total`: a
     reduction that is the sum of its elements.
     """
-    number, put = pair.number, writer.body.put
+    number, put, columns = pair.number, writer.body.put, writer.plan.dims[-1]
     if pair.what == "exp":
         put(f"t{number} = v{pair.first}")
+        # Powers after the end of the row are 0: the sum needs no mask of its own, which would take
+        # registers meanwhile.
+        kept = f"v{pair.element}"
+        kept = f'tl.where(c_mask, {kept}, float("-inf"))' if columns.masked else kept
         for power in _power(writer, pair):
-            put(f"v{power} = libdevice.exp(v{pair.element} - _exp_about(t{number}))")
-        writer.value(number)
+            put(f"v{power} = libdevice.exp({kept} - _exp_about(t{number}))")
+            put(f"v{number} = tl.sum(v{power}, 1, keep_dims=True)")
         return
-    columns = writer.plan.dims[-1]
     whole = f"v{pair.element}"
     kept = f"tl.where(c_mask, {whole}, 0.0)" if columns.masked else whole
     put(f"n{number} = {_held(columns, 'member')}")
