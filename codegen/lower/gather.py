@@ -194,7 +194,11 @@ def _nll_when(node: Node) -> bool:
         and positive(x.meta.shape)
         and isinstance(node.meta[0], Meta)
         and target.meta.dtype == torch.int64
-        and x.meta.dtype in (torch.float32, torch.float64)
+        # Narrow elements are exact without weights.
+        and (
+            x.meta.dtype in (torch.float32, torch.float64)
+            or (x.meta.dtype.is_floating_point and weight is None)
+        )
         and plain
     )
 

@@ -33,23 +33,26 @@ def _splits(node: Node) -> bool:
         reduction != NONE
         and len(x.meta.shape) == 2
         and all(bounds_of(size)[0] > 0 for size in x.meta.shape)
-        # Other dtypes would be rounded in between.
-        and x.meta.dtype in (torch.float32, torch.float64)
+        # Rows of narrow elements are exact without weights, which would be rounded into them.
+        and (x.meta.dtype in (torch.float32, torch.float64) or (_narrow(x) and weight is None))
         and target.meta.dtype == torch.int64
         and (weight is None or weight.meta.dtype == x.meta.dtype)
     )
 
 
+def _narrow(node: Node) -> bool:
+    return node.meta.dtype in (torch.float16, torch.bfloat16)
+
+
 def _parts(at: Rewriter, node: Node) -> tuple[Node, Node]:
-    """(the loss, the sum of weights)."""
+    """(the loss, the sum of weights): of narrow elements float32 sums, rounded once."""
     x, target, weight, reduction, ignored = node.args
+    dtype = torch.float32 if _narrow(x) else x.meta.dtype
     call = at.call(aten.nll_loss_forward.default, x, target, weight, NONE, ignored)
-    rows = at.result(call, 0)
+    rows = _cast(at, at.result(call, 0), dtype)
     total = at.call(aten.sum.default, rows)
     if weight is None:
-        counts = at.call(
-            aten._to_copy.default, at.call(aten.ne.Scalar, target, ignored), dtype=x.meta.dtype
-        )
+        counts = _cast(at, at.call(aten.ne.Scalar, target, ignored), dtype)
     else:
         out = at.call(aten.eq.Scalar, target, ignored)
         label = at.call(aten.masked_fill.Scalar, target, out, 0)
@@ -58,4 +61,8 @@ def _parts(at: Rewriter, node: Node) -> tuple[Node, Node]:
     weights = at.call(aten.sum.default, counts)
     if reduction == MEAN:
         total = at.call(aten.div.Tensor, total, weights)
-    return total, weights
+    return _cast(at, total, x.meta.dtype), _cast(at, weights, x.meta.dtype)
+
+
+def _cast(at: Rewriter, node: Node, dtype: torch.dtype) -> Node:
+    return node if node.meta.dtype == dtype else at.call(aten._to_copy.default, node, dtype=dtype)
