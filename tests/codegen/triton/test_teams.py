@@ -339,8 +339,9 @@ def test_loads_and_stores_of_rows_at_any_address_take_16_bytes(dtype):
     made = triton.compile_kernel(kernel, 90)
     loads = re.findall(r"ld\.global\S*", made.ptx)
     assert loads and set(loads) == {"ld.global.v4.b32"}
-    assert len(re.findall(r"st\.global\.v4\.b32", made.ptx)) == len(loads)
-    assert made.stack <= 0 and made.registers <= 96
+    # Those of the first row and of the next one.
+    assert 2 * len(re.findall(r"st\.global\.v4\.b32", made.ptx)) == len(loads)
+    assert made.stack <= 0 and made.registers <= 128
 
 
 def test_a_program_with_a_team(worker, small):
