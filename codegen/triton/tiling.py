@@ -262,7 +262,7 @@ def taking_turns(nest: LoopNest, tiling: Tiling, multiprocessors: int) -> Tiling
     each = columns.block // threads * _words(nest, late=False)
     wanted = (3 if columns.masked else 2) * OWN + each
     held = max(1, min(THREADS // threads, int(REGISTERS_OF_ALL // (threads * wanted))))
-    teams = multiprocessors * held // columns.programs
+    teams = multiprocessors * held // tiling.team
     if not teams or nest.rows < ROWS_OF_TEAM * teams:
         return tiling
     most_each = REGISTERS_OF_ALL // (threads * held) // 8 * 8
