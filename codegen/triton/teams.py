@@ -8,8 +8,8 @@ of its own sets to zero. The pairs of `codegen.loops.online_reductions` take one
 and layer norm wait once. Elements exp(x - max) are computed about the maximum of the piece first,
 and scaled when that of the row is known.
 
-If there are many rows, there are as many teams as the device holds at a time, and each takes rows
-in turn. It loads its next row into registers before it works on the current one: otherwise nothing
+If there are many rows of elements that take few registers, there are as many teams as the device
+holds at a time, and each takes rows in turn. It loads its next row into registers before it works on the current one: otherwise nothing
 would be loaded while all wait for the exchange.
 
 Programs begin in the order of their numbers, as CUB's scans with a look-back rely on too (Merrill,

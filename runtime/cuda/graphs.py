@@ -342,7 +342,7 @@ class Recorded:
                 buffers.update((at, like(tensors[at])) for at in copied)
             return program(*[buffers.get(at, one) for at, one in enumerate(inputs)])
 
-        self._graph, made = streams.CUDA.record(self._index, run, facts.random, bool(facts.inner))
+        self._graph, made = streams.CUDA.record(self._index, run, facts.random)
         self._copies = _by_dtype(buffers)
         self.written = [(at, by) for at, by in layout.written.items() if by]
         self._results = Results(made, facts, [*tensors, *buffers.values()])

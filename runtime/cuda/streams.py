@@ -3,8 +3,8 @@
 `cuda.graphs.Graphed` uses `CUDA`. A warm-up run and a recording use a stream of graftjit's own, one
 per device, so that everything libraries set up at the first use of a stream exists before the
 recording. The rules are those of `torch.cuda.graph`: that stream has no other work, the device is
-idle when a recording begins, and memory comes from a private pool. Recordings whose memory is read
-during their own replays only share a pool, since replays follow each other.
+idle when a recording begins, and memory comes from a private pool of the recording. A pool for
+several recordings ends with the last of them, and torch 2.11 asserts if it is asked for again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class Cuda:
 
     def __init__(self) -> None:
         self._own: dict[int, Any] = {}
-        self._pools: dict[int, Any] = {}
         # current_stream() makes an object at each call and costs several times as much.
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.stream: Callable[[int], int] = raw or self._stream
@@ -60,20 +59,17 @@ class Cuda:
         it."""
         tensor.record_stream(stream)
 
-    def record(
-        self, index: int, run: Run, draws: bool, lasting: bool
-    ) -> tuple[Any, tuple[Any, ...]]:
+    def record(self, index: int, run: Run, draws: bool) -> tuple[Any, tuple[Any, ...]]:
         """(graph of the launches of `run`, its results). Nothing is computed before a replay.
-        `draws`: `run` draws random numbers. `lasting`: results are read after other replays."""
+        `draws`: `run` draws random numbers."""
         graph = torch.cuda.CUDAGraph()
-        pool = torch.cuda.graph_pool_handle() if lasting else self._pool(index)
         torch.cuda.synchronize(index)
         torch.cuda.empty_cache()  # what the warm-up run used, which no other stream can use
         # Objects freed by a collection may make calls that a recording forbids.
         with _uncollected(), torch.cuda.stream(self._side(index)):
             try:
                 with contextlib.nullcontext() if draws else self.spare_generator(index):
-                    graph.capture_begin(pool, capture_error_mode="thread_local")
+                    graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     found = run()
                 except BaseException:
@@ -82,7 +78,6 @@ class Cuda:
                     raise
                 graph.capture_end()
             except BaseException:
-                self._pools.pop(index, None)  # torch takes it for still in use
                 if draws:
                     self._end_recording_of_generator(index)
                 raise
@@ -131,11 +126,6 @@ class Cuda:
             current.wait_stream(torch.cuda.default_stream(index))
         else:
             current.wait_event(mark)
-
-    def _pool(self, index: int) -> Any:
-        if index not in self._pools:
-            self._pools[index] = torch.cuda.graph_pool_handle()
-        return self._pools[index]
 
     def _side(self, index: int) -> Any:
         if index not in self._own:

@@ -148,7 +148,6 @@ def recording() -> Iterator[type[CUDAGraph]]:
     stand_ins = {
         "CUDAGraph": CUDAGraph,
         "is_current_stream_capturing": lambda: bool(operators.RECORDER),
-        "graph_pool_handle": lambda: (0, 1),
     }
     events = {
         "record_event": lambda self, event=None: _Event(),

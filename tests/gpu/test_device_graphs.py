@@ -400,7 +400,7 @@ def test_what_was_saved_and_is_held_stays(graphs):
 
 
 def test_another_program_between_a_forward_and_its_backward(graphs):
-    """Programs share memory, but not that of saved values."""
+    """Its replay leaves the saved values as they are."""
     ours, theirs = make_net(), make_net()
     f, w = compile(ours, config=SINK), rand(64, 64)
     g = sunk(lambda x, w: torch.relu(torch.relu(x @ w) @ w) @ w)
