@@ -33,7 +33,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         saved=halves.saved,
         witnesses=halves.witnesses,
         dirty=dirty,
-        clashes=joint.clashes,
+        frees=joint.frees,
         parameters=joint.parameters,
         numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
         random=rng_state.drawn_from(graph),

@@ -212,9 +212,10 @@ class _Segment:
             owners=tuple(map(owners.index, owners)),
             ages=tuple(joint.ages[at] for at in self.segment.results),
             inner=(),
-            clashes=tuple(
-                frozenset(number for number, by in results if by in joint.clashes[at])
-                for _, at in results
+            frees=tuple(
+                (own, before)
+                for mask, before in joint.frees
+                if (own := sum((mask >> at & 1) << number for number, at in results))
             ),
             views_inside=(),
         )

@@ -22,7 +22,7 @@ from ..graph.nodes import Meta, Node
 from ..ops.region_borders import NO_REGION, again
 from ..own_hooks import put_on
 from .autocast_cache import casts_now
-from .clashes import clashes_of
+from .frees import frees_of
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
 from .inner_results import edge_of, leaves_of, passed_through
@@ -60,17 +60,14 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     pieces = *roots.pieces, *(one.node for one in hidden)
     tracer.custom_gradients().clear()
     try:
-        clashes, _ = tracer.beside(clashes_of, functions, [one for one, _ in replaced])
+        places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
+        frees, _ = tracer.beside(frees_of, functions, [one for one, _ in replaced], places)
         made_by, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
     # autograd raises a RuntimeError when the program runs its backward
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
     found, arrived, order = made_by
-    # Autograd runs what is behind an argument without a gradient, and the backward of a further
-    # custom function may make a gradient of nothing.
-    custom = tracer.custom_gradients() if len(ghosts) > 1 else []
-    withheld = len(custom) > 1 and tracer.gradients_withheld()
-    if withheld or (custom and not _all_reach(tangents, found)):
+    if len(ghosts) > 1 and _is_withheld(tracer, tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
     return Joint(
@@ -88,7 +85,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         arrived,
         memory_read(nodes, pieces),
         (*inner, *range(len(ghosts), len(made))),
-        clashes,
+        frees,
         views_inside,
         tuple(tracer.custom_gradients()),
         casts_now(),
@@ -157,6 +154,15 @@ def _why_not(tracer: Tracer, ghosts: Sequence[Ghost], leaves: Sequence[Ghost]) -
     if _needs_another(ghosts, leaves):
         return "the gradients of a result are those of leaves that the function makes"
     return ""
+
+
+def _is_withheld(tracer: Tracer, tangents: Sequence[Node], found: Sequence[Node | None]) -> bool:
+    """Whether a custom function gives no gradient where what autograd runs may depend on that."""
+    custom = tracer.custom_gradients()
+    # Autograd runs what is behind an argument without a gradient, and the backward of a further
+    # custom function may make a gradient of nothing.
+    withheld = len(custom) > 1 and tracer.gradients_withheld()
+    return withheld or bool(custom and not _all_reach(tangents, found))
 
 
 def _all_reach(tangents: Sequence[Node], gradients: Sequence[Node | None]) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # in place of `Found`, for hidden results
 HIDDEN = "hidden", 0
+# in `Joint.frees`: what is no input
+BEYOND = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,7 @@ class Joint:
                 saves
     arguments   for each region, the memory of the tensors that its function got
     inner       the positions in `results` of those that other results depend on
-    clashes     for each result those whose backward, in eager mode, frees what its own needs: a
-                node behind both of them saves a tensor
+    frees       what backwards free in eager mode: see `ir.trace.frees.frees_of`
     views_inside
                 the outputs, by position, that are views and that other results depend on. Torch's
                 autograd computes what their gradients add to that of their memory
@@ -82,7 +83,7 @@ class Joint:
     arrived: tuple[Node | None, ...]
     kept: frozenset[Node]
     inner: tuple[int, ...] = ()
-    clashes: tuple[frozenset[int], ...] = ()
+    frees: tuple[tuple[int, int], ...] = ()
     views_inside: tuple[int, ...] = ()
     custom: tuple[CustomBackward, ...] = ()
     casts: Casts = ()

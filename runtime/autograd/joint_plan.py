@@ -34,9 +34,10 @@ class Plan:
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
-    clashes     for each of `results` those whose backward, in eager mode, frees what its own needs
-    needs       for each of `saved` and `witnesses` the results, by position, whose backward reads it;
-                empty where all of them read what others can write to
+    frees       what backwards free in eager mode: (the `results`, as bits, the inputs, as bits) of
+                the operators that do, see `ir.trace.frees.frees_of`
+    needs       for each of `saved` and `witnesses` the results, by position, whose backward reads
+                it; empty where all of them read what others can write to
     dirty       pieces that are inputs written in place, as autograd knows: piece -> input
     parameters  inputs that live as long as a module
     numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
@@ -64,7 +65,7 @@ class Plan:
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
-    clashes: tuple[frozenset[int], ...]
+    frees: tuple[tuple[int, int], ...]
     dirty: dict[int, int]
     parameters: tuple[int, ...]
     numbers: tuple[tuple[Any, ...], ...]

@@ -203,9 +203,8 @@ class JointProgram:
             if at in plan.results
         ]
         # Otherwise the node may run as often as autograd calls it.
-        saves = len(plan.saved) > len(self._current) or plan.witnesses or any(plan.clashes)
-        self._saves = bool(saves)
-        self._lasts = self._saves and lasting.lasts(plan.clashes)
+        self._saves = bool(len(plan.saved) > len(self._current) or plan.witnesses or plan.frees)
+        self._lasts = self._saves and lasting.lasts(plan.frees, len(plan.results))
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
@@ -372,13 +371,14 @@ class JointProgram:
         """The tensors that a node has saved. Raises where these results have freed them."""
         if node.remaining is None and not node.own:
             return node.saved_tensors if self._saves else ()
-        present, plan = self._present(gradients), self.plan
-        return lasting.saved_of(node, present, plan.clashes, plan.needs)  # type: ignore[no-any-return]
+        present, needed = self._present(gradients), passing.needed(node, self)
+        return lasting.saved_of(node, present, needed, self.plan)  # type: ignore[no-any-return]
 
     def release(self, node: Any, gradients: Sequence[Any]) -> None:
         """Drop what is saved, unless autograd retains the graph or other results need it."""
-        if self._lasts or node.remaining is not None:
-            lasting.keep(node, self._present(gradients), self.plan.clashes, self._places_of_inputs)
+        needed = passing.needed(node, self) if self._saves else lasting.ALL
+        if self._lasts or node.remaining is not None or needed != lasting.ALL:
+            lasting.keep(node, self._present(gradients), needed, self.plan, self._places_of_inputs)
         if node.remaining is None:
             node.drop()
         else:
@@ -389,7 +389,7 @@ class JointProgram:
         if self._saves and node.remaining is None:
             # autograd's error: there is nothing left to keep
             with contextlib.suppress(RuntimeError):
-                lasting.keep(node, (), self.plan.clashes, self._places_of_inputs)
+                lasting.keep(node, (), lasting.ALL, self.plan, self._places_of_inputs)
 
     def _present(self, gradients: Sequence[Any]) -> list[int]:
         return [at for at, one in enumerate(self.plan.results) if gradients[one] is not None]

@@ -2,11 +2,11 @@
 
 In eager mode a backward that does not retain the graph frees the tensors that the nodes on its way
 have saved; a second one that reaches such a node raises. It does not free what a custom function
-keeps in attributes of `ctx`, and nothing that only other results need. A compiled region has one
-node for several operators, which autograd frees as a whole. So the node keeps what it has saved
-itself, as long as some result can still run its backward.
+keeps in attributes of `ctx`, and nothing that only other results need, or only inputs whose
+gradient it is not asked for. A compiled region has one node for several operators, which autograd
+frees as a whole. So the node keeps what it has saved itself, as long as some result can still run
+its backward, and after a backward by some inputs until all is freed.
 
-`clashes`: for each result, those whose backward in eager mode frees something that its own needs.
 `runtime.autograd.joint_program` uses this module.
 """
 
@@ -17,19 +17,34 @@ from typing import Any
 
 import torch
 
+from .joint_plan import Plan
+
 keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ignore[attr-defined]
 
 # The saved tensors with their versions.
 Pairs = Sequence[tuple[torch.Tensor, int]]
-# These, and the results whose backward has run.
+# These, and what backwards have freed, by position in `Frees`.
 Lasting = tuple[Pairs, frozenset[int]]
+# `Plan.frees`
+Frees = Sequence[tuple[int, int]]
+ALL = -1  # as bits
 # For each saved tensor the results whose backward reads it; empty: all results read all of them.
 Needs = Sequence[frozenset[int]]
 
 
-def lasts(clashes: Sequence[Collection[int]]) -> bool:
-    """Whether a result can run its backward after that of some result."""
-    return any(len(one) < len(clashes) for one in clashes)
+def lasts(frees: Frees, n: int) -> bool:
+    """Whether one of n results can run its backward after that of another one."""
+    met = [0] * n
+    for results, _ in set(frees):
+        for at in range(n):
+            met[at] |= results if results >> at & 1 else 0
+    return any(one != (1 << n) - 1 for one in met)
+
+
+def _run(frees: Frees, present: Collection[int], inputs: int) -> frozenset[int]:
+    """What a backward of these results by these inputs frees, and needs."""
+    mask = sum(1 << at for at in present)
+    return frozenset(k for k, (by, before) in enumerate(frees) if by & mask and before & inputs)
 
 
 def with_versions(saved: Sequence[torch.Tensor], inputs: Collection[int]) -> Pairs:
@@ -38,11 +53,11 @@ def with_versions(saved: Sequence[torch.Tensor], inputs: Collection[int]) -> Pai
     return [(one if at in inputs else one.detach(), one._version) for at, one in enumerate(saved)]
 
 
-def saved_of(
-    node: Any, present: Collection[int], clashes: Sequence[Collection[int]], needs: Needs
-) -> Any:
-    """The saved tensors for a backward of the results in `present`. Raises autograd's errors, but
-    not for a write to what only other results need."""
+def saved_of(node: Any, present: Collection[int], inputs: int, plan: Plan) -> Any:
+    """The saved tensors for a backward of the results in `present` by these inputs (see
+    `passing.needed`). Raises autograd's errors, but not for a write to what only other results
+    need."""
+    needs = plan.needs
     if node.remaining is None:
         try:
             return node.saved_tensors
@@ -51,7 +66,7 @@ def saved_of(
                 raise
         return tuple([tensor for tensor, _ in node.own])
     pairs, freed = node.remaining
-    if any(not freed.isdisjoint(clashes[at]) for at in present):
+    if not freed.isdisjoint(_run(plan.frees, present, inputs)):
         return node.saved_tensors  # raises
     if _is_old(pairs, present, needs):
         raise RuntimeError(
@@ -70,15 +85,19 @@ def _is_old(pairs: Pairs, present: Collection[int], needs: Needs) -> bool:
 def keep(
     node: Any,
     present: Collection[int],
-    clashes: Sequence[Collection[int]],
-    inputs: Collection[int],
+    inputs: int,
+    plan: Plan,
+    saved: Collection[int],
 ) -> None:
-    """After a backward of the results in `present`. `inputs`: as in `with_versions`."""
+    """After a backward of the results in `present` by these inputs (see `passing.needed`). `saved`:
+    the `inputs` of `with_versions`."""
     if keeps_graph():
         return
     known, freed = node.remaining or (node.own, frozenset())
-    freed = freed.union(present)
-    if any(freed.isdisjoint(one) for one in clashes):
-        node.remaining = known or with_versions(node.saved_tensors, inputs), freed
+    frees, results = plan.frees, range(len(plan.results))
+    freed |= _run(frees, present, inputs)
+    others = any(freed.isdisjoint(_run(frees, (at,), ALL)) for at in results)
+    if others or (inputs != ALL and len(freed) < len(frees)):
+        node.remaining = known or with_versions(node.saved_tensors, saved), freed
     else:
         node.remaining = None

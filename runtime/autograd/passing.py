@@ -18,8 +18,9 @@ from torch.autograd.function import BackwardCFunction
 
 from ...ir.own_hooks import put_on
 from ...ir.trace.gradient_history import History
+from ...ir.trace.joint_graph import BEYOND
 from .freed_graph import used_up
-from .lasting import keeps_graph
+from .lasting import ALL, keeps_graph
 from .result_nodes import ResultBackward
 
 _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
@@ -42,6 +43,20 @@ def needed_edges(node: Any) -> Callable[[int], bool]:
             return True
 
     return is_needed
+
+
+def needed(node: Any, joint: Any) -> int:
+    """The inputs, as bits as in `Plan.frees`, whose gradients the running backward uses. `joint`:
+    the program of the node."""
+    if torch.autograd._is_checkpoint_valid():  # type: ignore[attr-defined]
+        return ALL
+    is_needed = needed_edges(node)
+    some = [at for at in joint.plan.wanted if is_needed(joint.edge_of(at))]
+    return (
+        ALL
+        if len(some) == len(joint.plan.wanted)
+        else BEYOND | sum(BEYOND << 1 + at for at in some)
+    )
 
 
 class Passed:
