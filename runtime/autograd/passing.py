@@ -51,10 +51,11 @@ def needed(node: Any, joint: Any) -> int:
     if torch.autograd._is_checkpoint_valid():  # type: ignore[attr-defined]
         return ALL
     is_needed = needed_edges(node)
+    # None where a result is itself an input of the backward: eager mode runs its operator.
     some = [at for at in joint.plan.wanted if is_needed(joint.edge_of(at))]
     return (
         ALL
-        if len(some) == len(joint.plan.wanted)
+        if len(some) in (0, len(joint.plan.wanted))
         else BEYOND | sum(BEYOND << 1 + at for at in some)
     )
 

@@ -142,3 +142,11 @@ def test_a_backward_by_some_inputs_frees_what_these_need(name: str) -> None:
         for a, b in zip(_by_some(jitted, moves), _by_some(BY_SOME[name], moves), strict=True):
             assert type(a) is type(b), (moves, a, b)
             assert torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b, (moves, a, b)
+
+
+def test_a_backward_by_its_own_result_frees_what_that_needs() -> None:
+    for function in (graftjit.jit(lambda x: x * x.sin()), lambda x: x * x.sin()):
+        result = function(t(3, 4))
+        result.sum().backward(inputs=[result])
+        with pytest.raises(RuntimeError, match="a second time"):
+            result.sum().backward()
