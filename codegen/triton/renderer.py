@@ -27,8 +27,8 @@ from .tiling import Plan, Tiling, choices, plan_of
 
 # names that bodies use
 _TAKEN = (
-    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|team|ahead|words|left|right|tile|first|beside"
-    r"|triton|libdevice|.+_(mask|pid|at|shift|group|near|whole|edge)|_.*"
+    r"[a-z]\d*|(acc|at)\d*|tl|pid|start|outside|row|member|team|ahead|words|left|right|tile|first"
+    r"|beside|triton|libdevice|.+_(mask|pid|at|shift|group|near|whole|edge)|_.*"
 )
 
 _HEADER = """\

@@ -9,8 +9,8 @@ and layer norm wait once. Elements exp(x - max) are computed about the maximum o
 and scaled when that of the row is known.
 
 If there are many rows of elements that take few registers, there are as many teams as the device
-holds at a time, and each takes rows in turn. It loads its next row into registers before it works on the current one: otherwise nothing
-would be loaded while all wait for the exchange.
+holds at a time, and each takes rows in turn. It loads its next row into registers before it works
+on the current one: otherwise nothing would be loaded while all wait for the exchange.
 
 Programs begin in the order of their numbers, as CUB's scans with a look-back rely on too (Merrill,
 Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016). The members of a team

@@ -1,4 +1,5 @@
-"""Loop nests for tests, written as a program: `Build` gives the nest and the tensors of its buffers."""
+"""Loop nests for tests, written as a program: `Build` gives the nest and the tensors of its buffers. Below: those that several
+tests share, of softmax, log-sum-exp and layer norm."""
 
 from __future__ import annotations
 
@@ -98,3 +99,62 @@ def run(worker: Worker, build: Build, **options: Any) -> list[torch.Tensor]:
 
 def close(found: Any, wanted: Any, **tolerance: Any) -> None:
     torch.testing.assert_close(found, wanted, equal_nan=True, **tolerance)
+
+
+def hard_rows(columns):
+    """Rows with infinities, nan, huge and rising numbers."""
+    inf, nan = float("inf"), float("nan")
+    x = torch.randn(7, columns) * 3
+    x[1, : columns // 2] = -inf
+    x[2] = -inf
+    x[3, columns // 3] = inf
+    x[4, columns // 2] = nan
+    x[5] = torch.arange(columns) * 40.0 - 300
+    x[6] = -1e4 - torch.arange(columns)
+    return x
+
+
+def softmax(x):
+    build = Build("softmax", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a = build.load(x)
+    e = build.op("exp", build.op("sub", a, build.reduce("max", a)))
+    build.store(build.op("div", e, build.reduce("sum", e)), x.dtype)
+    return build
+
+
+def logsumexp(x):
+    build = Build("logsumexp", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a = build.load(x)
+    top = build.reduce("max", a)
+    top = build.op("where", build.op("isinf", top), build.const(0.0, torch.float32), top)
+    total = build.reduce("sum", build.op("exp", build.op("sub", a, top)))
+    build.store(build.op("add", build.op("log", total), top), row=True)
+    return build
+
+
+def layer_norm(x, weight, eps=1e-5):
+    """Of each row, with mean and 1 / deviation beside it, and x + 1, which needs no fold."""
+    build = Build("layer_norm", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    a, w = build.load(x), build.load(weight)
+    kind = build.values[a].dtype
+    build.store(build.op("add", a, build.const(1.0, kind)), x.dtype)
+    count = build.const(float(x.shape[-1]), kind)
+    mean = build.op("div", build.reduce("sum", a), count)
+    gap = build.op("sub", a, mean)
+    variance = build.op("div", build.reduce("sum", build.op("mul", gap, gap)), count)
+    scale = build.op("rsqrt", build.op("add", variance, build.const(eps, kind)))
+    build.store(mean, row=True)
+    build.store(scale, row=True)
+    build.store(build.op("mul", build.op("mul", gap, scale), w), x.dtype)
+    return build
+
+
+def softmax_to(x, out=None):
+    """The softmax of each row, into memory of any strides."""
+    build = Build("softmax", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
+    element = build.load(x)
+    top = build.reduce("max", element)
+    power = build.op("exp", build.op("sub", element, top))
+    found = build.op("div", power, build.reduce("sum", power))
+    build.store_to(build.cast(found, x.dtype), torch.zeros_like(x) if out is None else out)
+    return build

@@ -16,21 +16,12 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton.renderer import Tiling
 
 from .nests import Build, close
+from .nests import softmax_to as softmax
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
 )
 F32, BF16 = torch.float32, torch.bfloat16
-
-
-def softmax(x, out=None):
-    build = Build("softmax", tuple(x.shape[:-1]), tuple(x.shape[-1:]))
-    element = build.load(x)
-    top = build.reduce("max", element)
-    power = build.op("exp", build.op("sub", element, top))
-    found = build.op("div", power, build.reduce("sum", power))
-    build.store_to(build.cast(found, x.dtype), torch.zeros_like(x) if out is None else out)
-    return build
 
 
 def rows(count, length, dtype=F32, stride=0):

@@ -15,9 +15,8 @@ from graftjit.codegen.triton import renderer as triton
 from graftjit.codegen.triton import teams, tiling
 
 from ..on_cuda import Machine, written
-from .nests import Build, close
-from .test_alignment import softmax as rows_of_softmax
-from .test_folds import hard_rows, layer_norm, logsumexp, softmax
+from .nests import Build, close, hard_rows, layer_norm, logsumexp, softmax
+from .nests import softmax_to as rows_of_softmax
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
