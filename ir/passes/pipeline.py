@@ -17,7 +17,6 @@ from ..graph.schema import plan_of
 from ..ops.may_raise import counts_places, may_raise
 from ..ops.region_borders import redrawn
 from .backward_decompositions import BACKWARD, BACKWARD_RESULTS
-from .channels_last import convolutions_channels_last
 from .decompositions import DECOMPOSITIONS, RESULTS
 from .functionalize import values_for_writes
 from .losses import split_losses
@@ -148,6 +147,16 @@ def _is_safe(node: Node, written: set[Node]) -> bool:
     return places is not None and places not in written
 
 
+def channels_last(graph: Graph) -> Graph:
+    """Let convolutions of GPUs run over NHWC (`channels_last.convolutions_channels_last`)."""
+    if all(node.meta.device.type != "cuda" for node in graph.inputs):
+        return graph
+    # loaded for graphs on GPUs only
+    from .channels_last import convolutions_channels_last
+
+    return convolutions_channels_last(graph)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("drop_dead", drop_dead, "remove values that nothing uses"),
     Pass(
@@ -165,7 +174,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("algebra", apply_table(ALGEBRA), "apply algebraic laws that are exact to the last bit"),
     Pass("fold_constants", fold_constants, "compute what depends on constants only"),
     Pass("merge_equal", merge_equal, "merge equal computations"),
-    Pass("channels_last", convolutions_channels_last, "give tensor cores the layout they read"),
+    Pass("channels_last", channels_last, "give tensor cores the layout they read"),
     Pass("drop_dead", drop_dead, "remove what the other passes left unused"),
 )
 EXACT = tuple(one for one in PASSES if one.name not in ("decompose", "split_losses", "split_norms"))
