@@ -25,13 +25,12 @@ from ..loops import axis_order, loop_nest, online_reductions
 from ..loops.loop_nest import REDUCTIONS, Buffer, Index, LoopNest, Store, Value
 from ..loops.values import Values
 from .arguments import DIVISOR
-from .tiling import WARP, plan_of
+from .tiling import THREADS, WARP, plan_of
 
 LONG = 8192  # row length from which on one program should not reduce a row alone
 MUCH = 65536  # elements that one program should not read alone
 SHORT = 1024  # the fewest elements of a part
 ROUNDS = 4  # programs of the first nest per multiprocessor
-THREADS = 2048  # threads that a multiprocessor holds at a time
 ACROSS_MUCH = 8192  # as MUCH, where the elements of a row are not contiguous
 ACROSS_SHORT = 128  # as SHORT, there: rows side by side make the programs wide
 

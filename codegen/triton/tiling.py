@@ -28,7 +28,7 @@ FOLDED_TILE = 4096  # elements of a tile of such rows that are read once
 LEAST = 128  # the fewest bytes of such rows side by side: one line of a cache
 PER_THREAD = 16  # elements of a tile with reductions per thread
 REGISTERS_OF_ALL = 65536  # of a multiprocessor
-THREADS = 2048  # of a multiprocessor
+THREADS = 2048  # that a multiprocessor holds at a time
 MOST_REGISTERS = 255  # of a thread
 # The fewest threads of a multiprocessor for teams that take rows in turn: with fewer, on an H100, a
 # team for each row was faster (softmax of float32, 131,072 columns: 77 % of a copy's bandwidth

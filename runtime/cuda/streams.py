@@ -3,8 +3,8 @@
 `cuda.graphs.Graphed` uses `CUDA`. A warm-up run and a recording use a stream of graftjit's own, one
 per device, so that everything libraries set up at the first use of a stream exists before the
 recording. The rules are those of `torch.cuda.graph`: that stream has no other work, the device is
-idle when a recording begins, and memory comes from a private pool of the recording. A pool for
-several recordings ends with the last of them, and torch 2.11 asserts if it is asked for again.
+idle when a recording begins, and memory comes from a private pool of the recording. Recordings do
+not share a pool: it dies with its last recording, and a later recording in it fails in torch 2.11.
 """
 
 from __future__ import annotations
