@@ -46,6 +46,7 @@ class Break(_Stop):
         self.where = where
         self.inlined: tuple[Location, ...] = ()
         self.looks = False  # an inlined function reads the locals of its callers
+        self.frames: tuple[Any, ...] = ()  # of the walk, where an inlined function breaks
 
 
 class Thrown(Break):
@@ -119,6 +120,18 @@ class MustBePython(_Stop):
         self.index = index
         self.code = code
         self.reason = reason
+
+
+class BreaksInside(_Stop):
+    """An inlined function is left before its next instruction, which is known to break.
+
+    `frames` are those of the walk, the root first.
+    """
+
+    def __init__(self, stop: Break, frames: tuple[Any, ...]) -> None:
+        super().__init__(stop.reason)
+        self.stop = stop
+        self.frames = frames
 
 
 class PlainFrame(_Stop):

@@ -38,6 +38,7 @@ from . import (
 from .breaks import (
     ArrayShares,
     Break,
+    BreaksInside,
     ExceptionLeaves,
     GeneratorLeaves,
     LooksAtFrame,
@@ -50,29 +51,13 @@ from .breaks import (
 )
 from .bytecode.assembler import Assembler
 from .bytecode.decoder import argument_names, decode
-from .bytecode.liveness import live_locals
 from .data_model import frame_inspection
-from .emit.break_state import (
-    bound_after,
-    kind_of,
-    made_here,
-    missed_locals,
-    shape_after,
-    with_handlers,
-    with_method,
-)
+from .emit.break_state import made_here, with_handlers, with_method
+from .emit.continuations import called_shape, continuation, level
 from .emit.emitter import Emitter
+from .emit.left_frame import LeftFrame, ResumeFactory
 from .emit.result_tree import Trees, shift
-from .emit.resume import (
-    SPARE,
-    CannotResume,
-    Path,
-    ResumeSpec,
-    break_tail,
-    can_break,
-    needs_spare,
-    order_of,
-)
+from .emit.resume import Path, ResumeSpec, break_tail, can_break, order_of
 from .finalizers import Ends
 from .interpreter.machine import Machine
 from .torch_models import backward, numpy_arrays
@@ -86,8 +71,6 @@ from .values.value import Tensor, Unread, Value
 MAX_RESTARTS = 200
 
 Backend = Callable[[Graph], Any]
-# (code, target, stack shape, bound names) -> the resume callable
-ResumeFactory = Callable[[types.CodeType, int, tuple[str, ...], tuple[str, ...]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +134,10 @@ def capture(
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
     forced: dict[int, Break] = {}
+    # Instructions of inlined functions that break: see `Machine.stops`.
+    stops: dict[int, Break] = {}
     walks_generators = True
+    resumes_inside = True
     constants: list[tuple[str, str]] = []
     try:
         decode(frame.code)
@@ -160,6 +146,8 @@ def capture(
     for _ in range(MAX_RESTARTS):
         attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
         attempt.machine.walks_generators = walks_generators
+        attempt.machine.stops = stops
+        attempt.resumes_inside = resumes_inside
         try:
             made = attempt.run()
             made.symbolic += constants
@@ -175,7 +163,9 @@ def capture(
             if not walks_generators:  # another iterator that cannot be rebuilt
                 return _plain(strict, "PL203", "an iterator that outlives a break")
             walks_generators = False
+            stops.clear()
         except NeedsPlainSizes as needs:
+            stops.clear()
             constants = [
                 (
                     "sizes and numbers",
@@ -189,6 +179,10 @@ def capture(
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
         except (PlainFrame, Break) as stop:
             # A Break here: something alive cannot be rebuilt.
+            if attempt.inside:
+                stops.clear()
+                resumes_inside = False
+                continue
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
             # A frame that inspects itself does so for any values.
@@ -233,6 +227,8 @@ class _Attempt:
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
+        self.resumes_inside = True  # whether a break may leave an inlined function
+        self.inside = False  # whether one does
         self.ends: Ends | None = None
 
     def _root(self, scope: Scope) -> Frame:
@@ -277,6 +273,9 @@ class _Attempt:
             if isinstance(found, int):
                 return self._broken(found, self.forced[found])
             return self._returned(found)
+        except BreaksInside as breaks:
+            self.inside = True
+            return self._broken(m.root_index, breaks.stop, breaks.frames[1:])
         finally:
             for context in reversed(m.contexts):
                 while context.undo:
@@ -342,6 +341,9 @@ class _Attempt:
                     stop.where = instr.where
                 if isinstance(stop, LooksAtFrame) and not stop.inlined:
                     raise PlainFrame(stop.code, stop.reason, stop.where) from None
+                if self.resumes_inside and (deep := level(m, stop)):
+                    m.stops[stop.frames[deep].begun] = stop
+                    raise Restart from None
                 made = made_here(m, f)
                 if made is not None:  # Python raises the exception being handled
                     self.forced.setdefault(m.handling.raised_at[made], stop)
@@ -453,7 +455,8 @@ class _Attempt:
         graph.apart = graph.mutates  # a guard will check it
         return graph
 
-    def _broken(self, index: int, stop: Break) -> Capture:
+    def _broken(self, index: int, stop: Break, inlined: tuple[Frame, ...] = ()) -> Capture:
+        """A break at the root's instruction, or inside the functions that its call has entered."""
         code, f, m = self.input.code, self.root, self.machine
         looks = frame_inspection.called_that_looks(code, self.input.globals, self._held())
         if looks is not None or stop.looks:
@@ -464,44 +467,34 @@ class _Attempt:
         if reason is not None:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)
-        live = live_locals(f.decoded, index)
-        # A debugger may inspect the frame where it ended.
-        raising = stop.code == "GB108"
         stack = with_handlers(f.stack, m.handling.stack)
-        stack = with_method(stack, f.decoded.instrs[index])
-        missed = missed_locals(m, f, stack)
-        restored = {
-            name: value
-            for name, value in dict.items(f.locals)
-            if name in live or name in missed or (raising and frame_inspection.is_shown(value))
-        }
-        shape = tuple(kind_of(value) for value in stack)
+        if not inlined:
+            stack = with_method(stack, f.decoded.instrs[index])
+        left = LeftFrame(m, f, index, stack, raising=stop.code == "GB108")
+        inner = continuation(m, inlined, stop, self.make_resume) if inlined else None
+        if inlined:
+            left.shape = called_shape(f, left.shape)
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
-            ahead = live_locals(f.decoded, target)
-            kept = {name for name in restored if raising or name in missed}
-            left = shape_after(path, shape)
-            bound = bound_after(code, path, kept | (restored.keys() & ahead), shape)
-            if needs_spare(code, left, bound):
-                left = (SPARE, *left)
-            try:
-                resume = self.make_resume(code, target, left, bound)
-            except CannotResume as error:
-                raise PlainFrame("PL203", f"{stop.reason}; {error}", stop.where) from None
-            return ResumeSpec(resume, left, bound)
+            return left.resume_at(self.make_resume, stop.reason, stop.where, target, path)
 
         cells = {name: cell for name, cell in f.cells.items() if name in code.co_cellvars}
 
         def restore(e: Emitter) -> None:
             e.build(m.load_cell(cell) for cell in cells.values() if cell.content is not None)
-            e.build(restored.values())
+            e.build(left.restored.values())
+            if inner is not None:
+                e.build(inner.values)
             with e.failing("halfway"):  # arguments are replaced
-                e.store_locals(cells, restored)
+                e.store_locals(cells, left.restored)
                 e.push_stack(stack)
-            e.drop_all_but(restored, argument_names(code))
+                if inner is not None:
+                    inner.begin(e.asm, [partial(e.push, value) for value in inner.values])
+            e.drop_all_but(left.restored, argument_names(code))
 
         def tail(e: Emitter) -> None:
-            break_tail(e.asm, code, index, resume_for, self._wraps(stop), self.extent, shape)
+            wraps, end = self._wraps(stop), None if inner is None else inner.end
+            break_tail(e.asm, code, index, resume_for, wraps, self.extent, left.shape, end)
 
         mode = torch.is_grad_enabled()
         return self._emit(restore, tail, mode, [record])

@@ -248,6 +248,12 @@ def _one_of_each() -> Iterator[Any]:
             yield reversed(held)
 
 
+def advance(iterator: Iterator[Any], steps: int) -> None:
+    """Take these steps of an iterator; the last one may find its end."""
+    for _ in range(steps):
+        next(iterator, None)
+
+
 def spent_iterator(kind: type) -> Iterator[Any]:
     """An exhausted iterator of this type."""
     made: Any = next(one for one in _one_of_each() if type(one) is kind)

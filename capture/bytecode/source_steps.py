@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ...runtime import _native
 from ..exact_type import is_kind
 
 _NAME = re.compile(r"[A-Za-z0-9_]*\Z", re.ASCII)
@@ -80,9 +81,15 @@ def referent(base: Any) -> Any:
     return base()
 
 
+def iterated(base: Any, number: int) -> Any:
+    """The object that an iterator goes over, which a guard has found there."""
+    return _native.iterated(base, number)[0]
+
+
 STEPS: dict[str, tuple[Callable[..., Any], bool]] = {
     "type": (type, False),
     "referent": (referent, False),
+    "iterated": (iterated, True),
     "class_attr": (class_attribute, True),
     "mro_attr": (mro_attribute, True),
     "item": (item, True),

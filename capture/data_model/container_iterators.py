@@ -163,6 +163,8 @@ def type_of(value: Iterator) -> type | None:
         held: Any = OrderedDict() if of.cls is OrderedDict else {}
         view = getattr(held, value.parts[1])()
         return type(reversed(view) if value.parts[4] else iter(view))
+    if value.kind == "outside":
+        return type(of.value)
     if value.kind == "generator":
         # A generator function may stand for an iterator of C's.
         own = any(value.parts[0].scope.names is names for names in POLYFILLS)

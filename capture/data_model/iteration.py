@@ -52,6 +52,9 @@ def iterate(m: Machine, value: Value) -> Iterator:
     over = next((ITERABLES[kind] for kind in type(value).__mro__ if kind in ITERABLES), None)
     if over is not None:
         return over(m, value)
+    real = REAL_ITERATORS.get(type(value.value)) if isinstance(value, Obj) else None
+    if real is not None and (found := real(m, value)) is not None:
+        return found
     if isinstance(value, (Obj, Instance)) and class_attribute(m, value, "__iter__") is None:
         raise raises("TypeError: object is not iterable")
     made = call_special(m, value, "__iter__", [])
@@ -70,6 +73,9 @@ ITERABLES: dict[type[Value], Callable[[Machine, Any], Iterator]] = {
     Dict: lambda m, value: over_dict(m, value, "keys"),
     DictView: lambda m, value: over_dict(m, value.of, value.kind),
 }
+
+# Type of an iterator that exists before the frame -> its model (see `outside_iterators`).
+REAL_ITERATORS: dict[type, Callable[[Machine, Value], Iterator | None]] = {}
 
 
 def _protocol_iterator(m: Machine, value: Value) -> Iterator:
@@ -197,6 +203,7 @@ _LET_GO = frozenset(
         "items of an object",
         "reversed",
         "called",
+        "outside",
     }
 )
 

@@ -102,6 +102,15 @@ def resume_assembler(
 ) -> Assembler:
     """The assembler of that code, before it is finished; its last instruction is the jump into the
     original."""
+    asm = entered(code, index, stack, bound)
+    asm.jump(asm.original(index))
+    return asm
+
+
+def entered(
+    code: types.CodeType, index: int, stack: tuple[str, ...], bound: tuple[str, ...]
+) -> Assembler:
+    """The assembler of a function that has put its arguments back on the stack and in the locals."""
     reason = can_resume(code, index)
     if reason is not None:
         raise CannotResume(reason)
@@ -130,7 +139,6 @@ def resume_assembler(
     if source is not None and first is not None:
         asm.load_deref(source)
         asm.store_fast(first)
-    asm.jump(asm.original(index))
     return asm
 
 
@@ -216,6 +224,7 @@ def break_tail(
     wrap_call: bool = False,
     extent: Any = None,
     stack: tuple[str, ...] | None = None,
+    instead: Callable[[Assembler], None] | None = None,
 ) -> None:
     """Emit original instruction `index`, to the end of its real instruction, and its continuations.
 
@@ -224,7 +233,8 @@ def break_tail(
     called where only a return or a raise remains. A method load leaves NULL and the bound
     attribute, never method and self. With `wrap_call`, a call runs as extent(callable, *args,
     **kwargs); `stack` then gives the "null" slots before the instruction where the code alone does
-    not decide them.
+    not decide them. `instead` emits other code in place of a call: it leaves a result on the stack
+    without the call's callable and arguments.
     """
     if asm.code is not code:
         raise ValueError("the assembler must be one for the code that breaks")
@@ -237,7 +247,9 @@ def break_tail(
     path: Path = ()
     with asm.covered(_cover(instr, raised)):
         asm.set_location(instr.where)
-        if not (wrap_call and _wrapped(asm, instr, extent, stack or stack_shape(code, index))):
+        if instead is not None:
+            instead(asm)
+        elif not (wrap_call and _wrapped(asm, instr, extent, stack or stack_shape(code, index))):
             _settled(asm, instr, taken)
         while instr.op not in FINAL and not instrs[instr.index + 1].head:
             path += ((instr, FALLS),)

@@ -14,8 +14,8 @@ from typing import Any
 from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..bytecode.decoder import Instr
-from ..data_model import attribute_stores, attributes, iteration
-from ..operations import operators
+from ..data_model import attribute_stores, attributes, iteration, outside_iterators
+from ..operations import calls, operators
 from ..torch_models import context_managers
 from ..types import container_methods, container_subclasses
 from ..values import containers, wrap
@@ -357,11 +357,13 @@ def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
 @handles("FOR_ITER")
 def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
     iterator = f.peek(1)
-    if not isinstance(iterator, Iterator):
+    found = iterator if isinstance(iterator, Iterator) else outside_iterators.modelled(m, iterator)
+    if found is None:
         begun = str(getattr(iterator, "source", "")).startswith(".stack")
         raise Break("GB120", BROKEN_LOOP if begun else "a loop over an iterator from outside")
-    _count_step(m, f, i, iterator)
-    item = iteration.take(m, iterator)
+    f.stack[-1] = found
+    _count_step(m, f, i, found)
+    item = iteration.take(m, found)
     if item is None:
         f.loops.pop(i.index, None)
         f.pop()
@@ -419,7 +421,7 @@ def _call(m: Machine, f: Frame, i: Instr) -> None:
     kwargs = dict(zip(names, args[count - len(names) :], strict=True))
     positional = args[: count - len(names)]
     fn, receiver = _callee(f)
-    f.push(m.call(fn, receiver + positional, kwargs))
+    f.push(calls.call_by_instruction(m, fn, receiver + positional, kwargs))
 
 
 @handles("CALL_FUNCTION_EX")
@@ -434,7 +436,7 @@ def _call_function_ex(m: Machine, f: Frame, i: Instr) -> None:
         for key, item in pairs:
             kwargs[handlers_containers.string_of(key)] = item
     fn, receiver = _callee(f)
-    f.push(m.call(fn, receiver + args, kwargs))
+    f.push(calls.call_by_instruction(m, fn, receiver + args, kwargs))
 
 
 @handles("MAKE_FUNCTION")

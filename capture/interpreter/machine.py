@@ -22,7 +22,7 @@ from ...runtime.guards.relations import can_hold
 from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
-from ..breaks import Break, PlainFrame, Thrown
+from ..breaks import Break, BreaksInside, PlainFrame, Thrown
 from ..bytecode.decoder import Instr
 from ..data_model import attributes, frame_inspection
 from ..exact_type import is_kind
@@ -71,6 +71,8 @@ class Machine:
     # Whether `torch.compiler.is_compiling()` returns True.
     claims_compiling = False
     claimed = False  # whether it was called and returned True
+    # Whether the function that is entered next gives the result of a call instruction.
+    passing = False
 
     def __init__(self, tracer: Tracer, root_scope: Scope, varied: Variation | None = None) -> None:
         self.root_tracer = tracer
@@ -104,6 +106,8 @@ class Machine:
         self.asked: dict[Any, int] = {}
         self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
         self.walks_generators = True
+        # instructions counted before one that is known to break -> why (see `emit.continuations`)
+        self.stops: dict[int, Break] = {}
 
     @property
     def users_line(self) -> Location | None:
@@ -323,8 +327,11 @@ class Machine:
             instrs = frame.decoded.instrs
             while frame.result is None and frame.yielded is None:
                 instr = instrs[frame.pc]
-                frame.pc += 1
                 self.where = instr.where
+                if self.count in self.stops:
+                    raise BreaksInside(self.stops[self.count], tuple(self.frames))
+                frame.begun = self.count
+                frame.pc += 1
                 try:
                     self.step(frame, instr)
                 except Thrown as thrown:
@@ -333,6 +340,7 @@ class Machine:
         except Break as stop:
             if stop.where is None:
                 stop.where = self.where
+            stop.frames = stop.frames or tuple(self.frames)
             if len(self.frames) > 1 and caller is not None:
                 stop.inlined = (caller, *stop.inlined)
                 stop.looks |= frame_inspection.reads_callers(frame.code, frame.scope.names)

@@ -66,19 +66,37 @@ _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE
 
 def call(m: Machine, fn: Value, args: Args, kwargs: Kwargs) -> Value:
     """fn(*args, **kwargs)"""
+    return _call(m, fn, args, kwargs, False)
+
+
+def call_by_instruction(m: Machine, fn: Value, args: Args, kwargs: Kwargs) -> Value:
+    """fn(*args, **kwargs), where the result is that of an instruction."""
+    return _call(m, fn, args, kwargs, True)
+
+
+def _call(m: Machine, fn: Value, args: Args, kwargs: Kwargs, passing: bool) -> Value:
+    """`passing`: whether the result of a function that this call enters is returned as it is."""
     caller = CALLERS.get(type(fn))
     if caller is None:
         raise Break("GB102", "a call of this value")
+    m.passing = passing
     return caller(m, fn, args, kwargs)
+
+
+def _taken(m: Machine) -> bool:
+    """What `_call` was told, which holds for one function."""
+    passing, m.passing = m.passing, False
+    return passing
 
 
 # -- Python functions ------------------------------------------------------------------------------
 def _made(m: Machine, fn: Function, args: Args, kwargs: Kwargs) -> Value:
+    passes = _taken(m)
     local = bind(m, fn.code, fn.defaults, fn.kwdefaults, args, kwargs)
-    return _enter(m, make_frame(fn.code, fn.globals, local, fn.closure))
+    return _enter(m, make_frame(fn.code, fn.globals, local, fn.closure), passes)
 
 
-def _enter(m: Machine, frame: Frame) -> Value:
+def _enter(m: Machine, frame: Frame, passes: bool) -> Value:
     """Walk the frame of a function; for a generator function, make the generator."""
     for stand_in in (optimizers, compiler_disable, linear_maps):
         made = stand_in.in_place_of(m, frame)
@@ -95,10 +113,11 @@ def _enter(m: Machine, frame: Frame) -> Value:
         if not m.walks_generators:
             raise Break("GB107", f"generator {frame.code.co_qualname}, which outlives a break")
         return make_generator(m, frame)
+    frame.passes = passes
     return m.run(frame)
 
 
-def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs, passes: bool = False) -> Value:
     """Inline a pre-existing Python function, under guards on its parts."""
     real: types.FunctionType = fn.value
     code = real.__code__
@@ -131,7 +150,7 @@ def inline(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         closure = tuple(
             m.real_cell(cell, Source("item", base, i)) for i, cell in enumerate(real.__closure__)
         )
-    return _enter(m, make_frame(code, scope, local, closure))
+    return _enter(m, make_frame(code, scope, local, closure), passes)
 
 
 def scope_of(m: Machine, real: types.FunctionType) -> Scope:
@@ -153,7 +172,7 @@ def scope_of(m: Machine, real: types.FunctionType) -> Scope:
 
 # -- pre-existing objects --------------------------------------------------------------------------
 def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
-    real = fn.value
+    real, passes = fn.value, _taken(m)
     model = registry.model_of(real)
     if model is not None:
         pin(fn)
@@ -167,7 +186,7 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         code = None if id(real.__code__) in functorch.WALKED else skiplist.of_function(real)
         if code is not None:
             raise Break(code, f"call of {real.__module__}.{real.__qualname__}")
-        return inline(m, fn, args, kwargs)
+        return inline(m, fn, args, kwargs, passes)
     if is_kind(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
         return call_builtin(m, real, args, kwargs)
     if is_kind(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
@@ -180,7 +199,7 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if torchscript.is_scripted(real):
         return torchscript.call(m, real, args, kwargs)
     if is_kind(real, _native.Callable) and is_kind(real.__wrapped__, types.FunctionType):
-        return inline(m, Obj(real.__wrapped__, source=None), args, kwargs)
+        return inline(m, Obj(real.__wrapped__, source=None), args, kwargs, passes)
     if type(real) is types.MethodWrapperType:
         found = function_modes.getter(m, real, args)
         if found is not None:
@@ -195,7 +214,7 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         target = method.func.value
         if isinstance(target, types.WrapperDescriptorType):
             raise Break(skiplist.of_object(real), f"call of a {type(real).__name__}")
-    return call(m, method, args, kwargs)
+    return _call(m, method, args, kwargs, passes)
 
 
 def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
@@ -207,10 +226,10 @@ def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
 
 # -- methods ---------------------------------------------------------------------------------------
 def _method(m: Machine, fn: Method, args: Args, kwargs: Kwargs) -> Value:
-    receiver = fn.receiver
+    receiver, passes = fn.receiver, _taken(m)
     if isinstance(fn.func, Obj) and context_managers.is_context_exit(fn):
         return context_managers.exit_real(m, fn, args)
-    return call(m, fn.func, [receiver, *args], kwargs)
+    return _call(m, fn.func, [receiver, *args], kwargs, passes)
 
 
 def _builtin_method(m: Machine, fn: BuiltinMethod, args: Args, kwargs: Kwargs) -> Value:
@@ -218,14 +237,16 @@ def _builtin_method(m: Machine, fn: BuiltinMethod, args: Args, kwargs: Kwargs) -
 
 
 def _partial(m: Machine, fn: Partial, args: Args, kwargs: Kwargs) -> Value:
-    return call(m, fn.func, [*fn.args, *args], {**keywords_of(m, fn), **kwargs})
+    passes, named = _taken(m), {**keywords_of(m, fn), **kwargs}
+    return _call(m, fn.func, [*fn.args, *args], named, passes)
 
 
 def _instance(m: Machine, fn: Instance, args: Args, kwargs: Kwargs) -> Value:
+    passes = _taken(m)
     method = attributes.special(m, fn, "__call__")
     if method is None:
         raise raises("TypeError: object is not callable")
-    return call(m, method, args, kwargs)
+    return _call(m, method, args, kwargs, passes)
 
 
 def _context(m: Machine, fn: Context, args: Args, kwargs: Kwargs) -> Value:

@@ -48,6 +48,10 @@ class Frame:
     # Cells that a comprehension replaces by its own.
     swapped: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)  # by the index of its head
+    # How many instructions the walk had counted before the current one.
+    begun: int = 0
+    # Whether the caller's call instruction pushes this frame's result, and does nothing else.
+    passes: bool = False
 
     def push(self, value: Value) -> None:
         self.stack.append(value)

@@ -97,6 +97,8 @@ class Unit:
                 state.varied = None
                 # For a resume function: its lines, and the break before it.
                 state.span, state.after = (), None
+                # The break of its first instruction, if that has been reported.
+                state.begins = None
                 state.followed = []  # programs: see runtime.report.timings
                 state.reported = set()  # reasons why calls without an entry ran in plain Python
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
@@ -318,7 +320,7 @@ class Unit:
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.shared)))
         rows, inputs, held = weak_rows.hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
-        unit_events.resumed(resumes.made, made.breaks)
+        unit_events.resumed([*resumes.made, *resumes.inner], made.breaks)
         recipe = Recipe(
             made.kind,
             tuple(rows),
@@ -338,7 +340,8 @@ class Unit:
         state.add(entry)
         # Such a frame may inspect any values, so its recipe is not shared.
         looks = made.plain is not None and made.plain.code == "GB132"
-        if self.shared is not None and not looks:
+        # Nor is one with resume functions of this unit inside.
+        if self.shared is not None and not looks and not resumes.inner:
             keep_emitted(recipe, SESSION.log.since(resumes.serial, state), state)
             self.shared.place(_at(state)).add(recipe, (code, self.shared.owner()))
         return entry
@@ -375,14 +378,20 @@ class Unit:
         finally:
             self._compiling += time.perf_counter() - started
 
-    def _resumer(self, state: Any, scope: dict[str, Any]) -> Any:
-        """A function that makes resume callables over these globals. The same place, stack and set
-        of names give the same callable."""
+    def _resumer(self, state: Any, own_scope: dict[str, Any]) -> Any:
+        """A function that makes resume callables over these globals, or over the `names` of an
+        inlined function. The same place, stack and set of names give the same callable. `begins`:
+        the reported break that its first instruction is."""
 
         def resume(
-            code: types.CodeType, target: int, stack: tuple[str, ...], bound: tuple[str, ...]
+            code: types.CodeType,
+            target: int,
+            stack: tuple[str, ...],
+            bound: tuple[str, ...],
+            names: dict[str, Any] | None = None,
+            begins: BreakRecord | None = None,
         ) -> Any:
-            first = first_state(state)
+            first, scope = first_state(state), own_scope if names is None else names
             key = (id(code), id(scope), target, stack, bound)
             of, found = first.resumes.get(key, (None, None))
             # An id may be reused.
@@ -395,6 +404,7 @@ class Unit:
                 if found is None:
                     own = self.state_for(made, origin=first)
                     own.span = lazy.ahead.lines_from(code, target)
+                    own.begins = begins
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
                     found = _native.Callable(function, own, resume=True)
@@ -489,17 +499,18 @@ def first_state(state: Any) -> Any:
 
 
 class _Resumes:
-    """Makes the resume functions of one capture and records them. `serial`: that of the capture's
-    first event."""
+    """Makes the resume functions of one capture and records them: `made` for the frame itself,
+    `inner` for functions that it inlines. `serial`: that of the capture's first event."""
 
     def __init__(self, make: Any, serial: int = 0) -> None:
         self.serial = serial
         self.made: list[tuple[Any, Any]] = []
+        self.inner: list[tuple[Any, Any]] = []
         self._make = make
 
     def __call__(self, code: types.CodeType, *way: Any) -> Any:
         made = self._make(code, *way)
-        self.made.append((way, made))
+        (self.inner if len(way) > 3 else self.made).append((way, made))
         return made
 
 

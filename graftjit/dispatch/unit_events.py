@@ -81,6 +81,8 @@ def captured(state: Any, code: types.CodeType, made: Capture, seconds: dict[str,
     """Emit the events of a capture: its breaks, what is symbolic, and the entry."""
     where = place_of(code)
     for record in made.breaks:
+        if state.begins is not None and record.where == state.begins.where:
+            continue
         reason = record.reason
         if record.code == "GB120" and state.after is not None and state.after.line is not None:
             reason += f" (line {state.after.line})" if "whose body breaks" in reason else ""

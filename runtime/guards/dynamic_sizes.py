@@ -39,6 +39,8 @@ class Variation:
         self._strides: dict[tuple[Source, int], set[int]] = {}
         self._values: dict[Source, set[tuple[str, str]]] = {}
         self._marked: set[Source] = set()
+        # Keys: an iterator. Values: the places where calls brought it.
+        self._places: dict[Source, set[int]] = {}
         # Keys: a condition on tensor data, as text. Values: its observed outcomes.
         self._outcomes: dict[Any, set[tuple[str, str]]] = {}
 
@@ -67,7 +69,7 @@ class Variation:
     def plainly(self) -> Variation:
         """A copy for which nothing is symbolic."""
         made = Variation(dynamic=False, plain=True)
-        made._outcomes = self._outcomes
+        made._outcomes, made._places = self._outcomes, self._places
         return made
 
     def answered(self, question: Any, outcome: Any) -> bool:
@@ -84,6 +86,12 @@ class Variation:
             return len(seen) <= (VALUES if type(outcome) is int else 1)
         both = [known for known, found in self._outcomes.items() if len(found) > 1]
         return len(seen) < 2 or question in both[:CONDITIONS]
+
+    def places(self, iterator: Source, place: int) -> int:
+        """Note a place of an iterator, and return at how many it has been."""
+        seen = self._places.setdefault(iterator, set())
+        seen.add(place)
+        return len(seen)
 
     def forget_dead(self) -> None:
         """Drop evidence about sources that begin with an object that no longer exists."""

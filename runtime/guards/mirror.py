@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from ...ir.dataclass import dataclass
+from .. import _native
 from ..autograd.differentiate import nested
 from ..errors import CheckError
 from ..events.events import GuardLine
@@ -168,6 +169,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "item": item,
     "key": _nth_key,
     "member": _member,
+    "iterated": lambda base, key: next(iter(_native.iterated(base, key)), MISSING),
 }
 
 
@@ -342,6 +344,7 @@ _CHECKS: dict[str, Check] = {
     "unhandled": lambda _value, _expected, _read: sys.exception() is None,
     "nested": lambda _value, expected, _read: nested() is expected,
     "device": lambda _value, expected, _read: current_device() == expected,
+    "position": lambda value, expected, _read: _native.iterator_position(value) == expected,
 }
 
 
@@ -422,6 +425,7 @@ _FORMS: dict[str, str] = {
     "unhandled": "no exception is being handled",
     "nested": "the caller is being differentiated: {expected}",
     "device": "the current CUDA device is {expected}",
+    "position": "{source} is at {expected}",
     "number": "{source} is {expected}",
     "relation": "{expected}",
     "value": "{expected}",
@@ -434,6 +438,7 @@ RECOMPILE_CODES: dict[str, str] = {
     "mro": "RC404", "state": "RC407", "abc": "RC407", "unhandled": "RC407", "nested": "RC407",
     "device": "RC407", "same": "RC408", "distinct": "RC408", "own_dict": "RC408",
     "history": "RC402", "unhooked": "RC402", "unbound_cell": "RC406", "number": "RC403",
+    "position": "RC405",
     "relation": "RC411", "value": "RC412",
 }  # fmt: skip
 
@@ -585,6 +590,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "value": lambda _value, row, read: row.expected.now(read),
     "nested": lambda _value, _row, _read: show(nested()),
     "device": lambda _value, _row, _read: show(current_device()),
+    "position": lambda value, _row, _read: show(_native.iterator_position(value)),
     "unhandled": lambda _value, _row, _read: f"handling a {type(sys.exception()).__name__}",
     "mro": lambda _value, _row, _read: "other bases",
 }

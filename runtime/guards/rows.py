@@ -84,6 +84,8 @@ ROW_KINDS: dict[str, str] = {
     "relation": "expected, a `relations.Relation`, holds for what is at its sources (source None)",
     "value": "expected, a `value_guards.ValueCheck`, holds for what is at its sources (source"
     " None); these rows are the last",
+    "position": "the iterator at source has taken as many steps as expected; an enumerate's next"
+    " number is expected; a zip that is not strict has as many iterators",
     "unhandled": "no exception is being handled where the frame is called (source None)",
     "device": "runtime.state.current_device() is expected (source None)",
     "nested": "runtime.differentiate.nested() is expected (source None)",

@@ -180,6 +180,11 @@ KINDS: dict[str, SourceKind] = {
     "grad": SourceKind(
         "{base}.grad", "the gradient of a leaf, a tensor or None; base is a plain tensor"
     ),
+    "iterated": SourceKind(
+        "{base}",
+        "the key-th object that an exact iterator of a list, tuple or dict, an enumerate or a zip"
+        " goes over",
+    ),
     "item": SourceKind(
         "{base}[{key!r}]",
         "exact or subclassed builtin dict/list/tuple item by constant key,"

@@ -3,6 +3,7 @@
 #include "executor/autograd_scope.h"
 #include "cuda/driver.h"
 #include "frame/hook.h"
+#include "guards/iterators.h"
 #include "executor/program.h"
 #include "frame/class_watch.h"
 #include "frame/tail_call.h"
@@ -17,7 +18,7 @@ struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, 
 
 using Init = int (*)(PyObject *);
 const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init, ambient_init,
-                      cuda_driver_init, program_init,    guards_init, entry_init, state_init,
+                      cuda_driver_init, program_init,    guards_init, iterators_init, entry_init, state_init,
                       callable_init,    tail_init,       hook_init,   clocks_init,
                       native_hooks_init};
 

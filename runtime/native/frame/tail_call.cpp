@@ -116,7 +116,11 @@ PyObject *load_cell(PyObject *, PyObject *const *args, Py_ssize_t n) {
     return held;
 }
 
+PyObject *run_pending(PyObject *, PyObject *pending) { return run_tails(Py_NewRef(pending)); }
+
 PyMethodDef functions[] = {
+    {"run_pending", run_pending, METH_O,
+     "run_pending(call): the result of a pending call, which gives its values away"},
     {"load_cell", (PyCFunction)(void (*)(void))load_cell, METH_FASTCALL,
      "load_cell(cell, name): what it holds; UnboundLocalError if it is empty"},
     {nullptr, nullptr, 0, nullptr}};

@@ -27,6 +27,7 @@ enum Op : int {
     KEY,
     MEMBER,
     GRAD,
+    ITERATED,
     // checks
     IS_TYPE,
     IS,
@@ -54,6 +55,7 @@ enum Op : int {
     UNHANDLED,
     NESTED,
     DEVICE,
+    POSITION,
     NUMBER,
     RELATION,
     VALUE,

@@ -2,6 +2,7 @@
 
 #include "guards/heap_guards.h"
 #include "guards/guard_instructions.h"
+#include "guards/iterators.h"
 #include "guards/relations.h"
 #include "tensors/tensor.h"
 #include "guards/value.h"
@@ -199,6 +200,7 @@ PyObject *guard_load(Run &run, const Instruction &at) {
         case KEY: return nth_key(base, at.number);
         case MEMBER: return load_member(run, base, at.key, at.hash);
         case GRAD: return run.keep(tensor_gradient(base));
+        case ITERATED: return iterated(base, at.number);
         default: return nullptr;
     }
 }
@@ -389,6 +391,7 @@ bool guard_holds(Run &run, const Instruction &at) {
         case UNHANDLED: return !Ref(PyErr_GetHandledException());
         case NESTED: return nesting_is(at.key);
         case DEVICE: return device_is(at.key);
+        case POSITION: return iterator_position(value) == at.number;
         default: return false;
     }
 }

@@ -13,7 +13,7 @@ constexpr int STRANGERS = 16;
 
 // --- the parts of a program ----------------------------------------------------------------------
 
-bool is_argument_step(int op) { return op == ITEM || op == KEY || op == TYPE; }
+bool is_argument_step(int op) { return op == ITEM || op == KEY || op == TYPE || op == ITERATED; }
 
 bool reads_attributes(int op) {
     return op == ATTR || op == DICT || op == SLOT || op == MEMBER || op == CONTENTS ||
@@ -23,7 +23,7 @@ bool reads_attributes(int op) {
 bool is_argument_check(int op) {
     return op == IS_TYPE || op == IS || op == EQUALS || op == LEN || op == KEYS || op == SET ||
            op == NO_ITEM || op == TENSOR || op == SAME || op == DISTINCT || op == HISTORY ||
-           op == NUMBER || op == RELATION;
+           op == NUMBER || op == RELATION || op == POSITION;
 }
 
 bool is_about_the_thread(int op) {

@@ -1,0 +1,113 @@
+"""Iterators that exist before the frame: of lists, tuples and dicts, enumerate and zip.
+
+In: a real iterator, most often that of a loop whose body broke. Out: an Iterator over the same
+container from the same place on, under guards on both; the steps that the frame takes are an
+effect, after which the real iterator is where the program expects it. Other iterators are not
+modelled, nor is one that calls have brought at many different places: each place is an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...runtime import _native
+from ...runtime.guards.sources import Source
+from .. import helpers
+from ..values.effects import Filled
+from ..values.value import Const, Dict, Iterator, Obj, Value
+from . import iteration
+from .container_iterators import over_dict
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+# The iterator of a long loop that breaks at each step has as many places as there are steps.
+MOST_PLACES = 16
+
+
+def _over_sequence(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
+    made = iteration.iterate(m, over[0])
+    if made.kind not in ("sequence", "constant"):
+        return None
+    made.parts[1] = at
+    return made
+
+
+def _over_dict(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
+    if not isinstance(over[0], Dict):
+        return None
+    made = over_dict(m, over[0], kind)
+    made.parts[2] = at
+    return made
+
+
+def _enumerate(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
+    inner = _modelled(m, over[0])
+    return None if inner is None else iteration.enumerate_iterator(m, inner, at)
+
+
+def _zip(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
+    inner = [_modelled(m, one) for one in over]
+    return None if None in inner else iteration.zip_iterator(m, inner, False)  # type: ignore[arg-type]
+
+
+Model = Callable[["Machine", list[Value], int, str], "Iterator | None"]
+
+# Type of the real iterator -> its model, and the kind of a dict's iterator.
+MODELS: dict[type, tuple[Model, str]] = {
+    type(iter([])): (_over_sequence, ""),
+    type(iter(())): (_over_sequence, ""),
+    type(iter({})): (_over_dict, "keys"),
+    type(iter({}.values())): (_over_dict, "values"),
+    type(iter({}.items())): (_over_dict, "items"),
+    enumerate: (_enumerate, ""),
+    zip: (_zip, ""),
+}
+
+
+def modelled(m: Machine, value: Value) -> Iterator | None:
+    """The Iterator of a real iterator, whose steps are taken from it; None if it has no model."""
+    if not isinstance(value, Obj):
+        return None
+    known = m.heap.known.get(id(value.value))
+    if isinstance(known, Iterator):
+        return known
+    inner = _modelled(m, value)
+    if inner is None:
+        return None
+    taken = 0
+
+    def step(made: Iterator) -> Value | None:
+        nonlocal taken
+        item = iteration.take(m, inner)
+        effects = m.journal.effects
+        effects[:] = [one for one in effects if getattr(one, "target", None) is not made]
+        taken += 1
+        effects.append(Filled(made, helpers.advance, (Const(taken),)))
+        return item
+
+    made = Iterator("outside", [value], step, source=value.source)
+    m.heap.known[id(value.value)] = made
+    m.heap.keep.append(value.value)
+    return made
+
+
+iteration.REAL_ITERATORS.update(dict.fromkeys(MODELS, modelled))
+
+
+def _modelled(m: Machine, value: Value) -> Iterator | None:
+    real, source = getattr(value, "value", None), value.source
+    model = MODELS.get(type(real))
+    if model is None or source is None:
+        return None
+    at: Any = _native.iterator_position(real)
+    if at < 0 or (m.varied is not None and m.varied.places(source, at) > MOST_PLACES):
+        return None
+    over: list[Value] = []
+    while found := _native.iterated(real, len(over)):
+        over.append(m.wrap(found[0], Source("iterated", source, len(over))))
+    m.guard("type", source, type(real))
+    m.guard("position", source, at)
+    make, kind = model
+    return make(m, over, at, kind)

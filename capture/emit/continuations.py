@@ -1,0 +1,201 @@
+"""Breaks inside inlined functions: the rest of each inlined function is a continuation.
+
+In: the frames of the walk where an instruction of the innermost one breaks. Out: a callable and its
+arguments, which the root's replacement code calls in place of its own call instruction. The
+innermost frame continues in a resume function, which begins with the broken instruction. Each frame
+between it and the root continues in a function of its own code, which calls the next inner
+continuation and then a resume function; so exception handlers, tracebacks and the depth of the
+stack are those of plain Python.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ...ir.dataclass import dataclass
+from ...runtime import _native, own_files
+from ..breaks import Break, Thrown
+from ..bytecode.assembler import Assembler, Emitter
+from ..bytecode.decoder import decode
+from ..bytecode.opcodes import FINAL
+from ..bytecode.stack_shape import stack_effect
+from ..data_model.container_iterators import POLYFILLS
+from ..interpreter.machine import LIBRARY, Machine
+from ..values.frames import Frame
+from ..values.value import PREVIOUS, Const, Sequence, Value
+from .break_state import bound_after, with_method
+from .left_frame import LeftFrame, ResumeFactory
+from .resume import (
+    PASSED,
+    SPARE,
+    Path,
+    ResumeSpec,
+    break_tail,
+    can_break,
+    can_resume,
+    entered,
+    needs_spare,
+)
+
+CALLS = frozenset({"CALL", "CALL_FUNCTION_EX"})
+
+
+def level(m: Machine, stop: Break) -> int:
+    """Which of the frames of a break can be left in its middle: the deepest one, 0 for the root."""
+    frames = stop.frames
+    outside = m.handling.stack or m.modes or m.inner or m.differentiating or m.open_generators
+    if outside or stop.looks or isinstance(stop, Thrown):
+        return 0
+    found = 0
+    for number, frame in enumerate(frames[1:], 1):
+        if not (frame.passes and _calls(frames[number - 1])):
+            break
+        if _has_end(frame) and not frame.code.co_filename.startswith(LIBRARY):
+            found = number
+        if not _has_middle(frame):
+            break
+    return found
+
+
+def _calls(frame: Frame) -> bool:
+    """Whether the frame is at a call whose result goes nowhere but on its stack."""
+    instrs = frame.decoded.instrs
+    instr = instrs[frame.pc - 1]
+    return instr.op in CALLS and instr.op not in FINAL and instrs[instr.index + 1].head
+
+
+def _has_middle(frame: Frame) -> bool:
+    """Whether a function of this frame's code can call an inner continuation."""
+    return (
+        decode(frame.code).base is None
+        and can_resume(frame.code, frame.pc - 1) is None
+        and not frame.swapped
+        and PREVIOUS not in frame.stack
+        and not any(frame.scope.names is names for names in POLYFILLS)
+        and not _is_own(frame)
+    )
+
+
+def _is_own(frame: Frame) -> bool:
+    file = frame.code.co_filename
+    return file.startswith(own_files.FOLDERS) and not file.startswith(LIBRARY)
+
+
+def _has_end(frame: Frame) -> bool:
+    """Whether the frame can break at its instruction."""
+    return _has_middle(frame) and can_break(frame.code) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The rest of an inlined function.
+
+    `target` is a resume callable, or the code of a function over `names`. The first of `values` is
+    the tuple of its cells or None, unless it is code without cells.
+    """
+
+    target: Any
+    names: dict[str, Any]
+    values: list[Value]
+
+    @property
+    def takes_cells(self) -> bool:
+        return not isinstance(self.target, types.CodeType) or bool(self.target.co_freevars)
+
+    def begin(self, asm: Assembler, arguments: list[Emitter]) -> None:
+        """Push the callable and its arguments. It returns a pending call, or a result."""
+        asm.begin_call(lambda: asm.load_const(_native.run_pending))
+        if not isinstance(self.target, types.CodeType):
+            asm.begin_call(lambda: asm.load_const(self.target))
+        elif self.takes_cells:
+            cells, *arguments = arguments
+            asm.begin_call(lambda: self._make(asm, cells))
+        else:
+            made = types.FunctionType(self.target, self.names)
+            asm.begin_call(lambda: asm.load_const(made))
+        for push in arguments:
+            push()
+
+    def _make(self, asm: Assembler, cells: Emitter) -> None:
+        asm.call_const(
+            types.FunctionType,
+            lambda: asm.load_const(self.target),
+            lambda: asm.load_const(self.names),
+            lambda: asm.load_const(None),
+            lambda: asm.load_const(None),
+            cells,
+        )
+
+    def end(self, asm: Assembler) -> None:
+        """Call it."""
+        to_function = isinstance(self.target, types.CodeType) and self.takes_cells
+        asm.end_call(len(self.values) - to_function)
+        asm.end_call(1)
+
+
+def continuation(
+    m: Machine, frames: tuple[Frame, ...], stop: Break, make: ResumeFactory
+) -> Continuation:
+    """What the root calls where the innermost of these frames breaks; the root is not among them."""
+    *between, last = frames
+    found = _innermost(m, last, stop, make)
+    for frame in reversed(between):
+        found = _calling(m, frame, found, stop, make)
+    return found
+
+
+def _innermost(m: Machine, frame: Frame, stop: Break, make: ResumeFactory) -> Continuation:
+    index, names = frame.pc, frame.scope.names
+    left = LeftFrame(m, frame, index, with_method(frame.stack, frame.decoded.instrs[index]))
+    bound = bound_after(frame.code, (), set(left.restored), left.shape)
+    shape = left.shape
+    if needs_spare(frame.code, shape, bound):
+        shape = (SPARE, *shape)
+    target = make(frame.code, index, shape, bound, names, stop)
+    return Continuation(target, names, _passed(left, shape, bound, True))
+
+
+def _calling(
+    m: Machine, frame: Frame, inner: Continuation, stop: Break, make: ResumeFactory
+) -> Continuation:
+    """The continuation of a frame that is at the call of another one."""
+    index, names = frame.pc - 1, frame.scope.names
+    left = LeftFrame(m, frame, index, list(frame.stack))
+    shape = left.shape
+    bound = bound_after(frame.code, (), set(left.restored), shape)
+    asm = entered(frame.code, index, shape, bound)
+    arguments = [asm.fresh("inner") for _ in inner.values]
+    asm.args += tuple(arguments)
+    inner.begin(asm, [lambda name=name: asm.take_fast(name) for name in arguments])  # type: ignore[misc]
+    left.shape = called_shape(frame, left.shape)
+
+    def resume_for(target: int, path: Path) -> ResumeSpec:
+        made = _over(make, names)
+        return left.resume_at(made, stop.reason, stop.where, target, path)
+
+    break_tail(asm, frame.code, index, resume_for, instead=inner.end)
+    code = asm.finish()
+    return Continuation(code, names, [*_passed(left, shape, bound, bool(code.co_freevars)), *inner.values])
+
+
+def _over(make: ResumeFactory, names: dict[str, Any]) -> ResumeFactory:
+    return lambda code, target, stack, bound: make(code, target, stack, bound, names, None)
+
+
+def called_shape(frame: Frame, stack: tuple[str, ...]) -> tuple[str, ...]:
+    """The stack's shape before the frame's call: its callable and arguments are values."""
+    popped, _ = stack_effect(frame.decoded.instrs[frame.pc - 1])
+    return (*stack, *("value",) * popped)
+
+
+def _passed(
+    left: LeftFrame, shape: tuple[str, ...], bound: tuple[str, ...], cells: bool
+) -> list[Value]:
+    """The arguments of a continuation: cells, then stack items, then locals."""
+    spare: list[Value] = [Const(None)] if shape[:1] == (SPARE,) else []
+    kinds = [kind for kind in shape if kind != SPARE]
+    items = [value for value, kind in zip(left.stack, kinds, strict=True) if kind in PASSED]
+    held = [left.frame.cells[name] for name in (*left.code.co_cellvars, *left.code.co_freevars)]
+    first: list[Value] = [Sequence(list(held), tuple) if held else Const(None)] if cells else []
+    return [*first, *spare, *items, *(left.restored[name] for name in bound)]

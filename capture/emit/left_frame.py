@@ -1,0 +1,62 @@
+"""A frame as a break leaves it: what its resume functions get of its stack and locals.
+
+In: a frame of the walk, the index of the instruction that breaks, and the stack before it. Out: the
+Values that are restored, and the specification of each resume function. `capture.capture` uses it
+for the root, `continuations` for the inlined frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir.location import Location
+from ..breaks import PlainFrame
+from ..bytecode.liveness import live_locals
+from ..data_model import frame_inspection
+from ..interpreter.machine import Machine
+from ..values.frames import Frame
+from ..values.value import Value
+from .break_state import bound_after, kind_of, missed_locals, shape_after
+from .resume import SPARE, CannotResume, Path, ResumeSpec, needs_spare
+
+# (code, target, stack shape, bound names) -> the resume callable
+ResumeFactory = Callable[..., Any]
+
+
+class LeftFrame:
+    """A frame at a break. `raising`: the instruction raises, and a debugger may look at the frame
+    where it ended."""
+
+    def __init__(
+        self, m: Machine, frame: Frame, index: int, stack: list[Value], raising: bool = False
+    ) -> None:
+        self.frame, self.code, self.index = frame, frame.code, index
+        self.stack = stack
+        self.shape = tuple(kind_of(value) for value in stack)
+        self.raising = raising
+        live = live_locals(frame.decoded, index)
+        self.missed = missed_locals(m, frame, stack)
+        self.restored = {
+            name: value
+            for name, value in dict.items(frame.locals)
+            if name in live
+            or name in self.missed
+            or (raising and frame_inspection.is_shown(value))
+        }
+
+    def resume_at(
+        self, make: ResumeFactory, reason: str, where: Location | None, target: int, path: Path
+    ) -> ResumeSpec:
+        """How the frame continues at `target`, after the instructions of `path`."""
+        ahead = live_locals(self.frame.decoded, target)
+        kept = {name for name in self.restored if self.raising or name in self.missed}
+        left = shape_after(path, self.shape)
+        names = kept | (self.restored.keys() & ahead)
+        bound = bound_after(self.code, path, names, self.shape)
+        if needs_spare(self.code, left, bound):
+            left = (SPARE, *left)
+        try:
+            return ResumeSpec(make(self.code, target, left, bound), left, bound)
+        except CannotResume as error:
+            raise PlainFrame("PL203", f"{reason}; {error}", where) from None
