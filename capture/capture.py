@@ -83,6 +83,7 @@ class FrameInput:
     closure: tuple[Any, ...] | None
     varied: Variation | None = None  # what varies between calls, so far
     claims_compiling: bool = False  # see `JitConfig`
+    follows_iterators: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ class _Attempt:
         self.tracer = Tracer(frame.code.co_qualname, outliving=autocast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.claims_compiling = frame.claims_compiling
+        self.machine.follows_iterators = frame.follows_iterators
         self.machine.handling.outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()

@@ -145,6 +145,20 @@ def _counted(other: Iterator) -> Any:
     return step
 
 
+def place(value: Value) -> Any:
+    """How far an iterator is, with the iterators below it; None for other values and kinds."""
+    if not isinstance(value, Iterator) or value.over:
+        return None
+    if value.kind in ("sequence", "constant", "items"):
+        return value.parts[1]
+    if value.kind == "dict":
+        return value.parts[2]
+    if value.kind in ("enumerate", "zip", "outside"):
+        of = value.parts[0]
+        return tuple(map(place, of if isinstance(of, list) else [of]))
+    return None
+
+
 # Globals of Python functions that stand for iterators of C; `polyfills` adds its own.
 POLYFILLS: list[dict[str, Any]] = []
 
@@ -164,7 +178,7 @@ def type_of(value: Iterator) -> type | None:
         view = getattr(held, value.parts[1])()
         return type(reversed(view) if value.parts[4] else iter(view))
     if value.kind == "outside":
-        return type(of.value)
+        return type(value.parts[1])
     if value.kind == "generator":
         # A generator function may stand for an iterator of C's.
         own = any(value.parts[0].scope.names is names for names in POLYFILLS)

@@ -2,8 +2,9 @@
 
 In: a real iterator, most often that of a loop whose body broke. Out: an Iterator over the same
 container from the same place on, under guards on both; the steps that the frame takes are an
-effect, after which the real iterator is where the program expects it. Other iterators are not
-modelled, nor is one that calls have brought at many different places: each place is an entry.
+effect, after which the real iterator is where the program expects it. Each place is an entry of
+its own. So there is no model of an iterator that calls bring at many places, nor of one whose loop
+breaks at many steps: Python takes its steps, and the code between the breaks is compiled once.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from .container_iterators import over_dict
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-# The iterator of a long loop that breaks at each step has as many places as there are steps.
-MOST_PLACES = 16
+# The places of an iterator that a frame was called with for which there are entries.
+MOST_PLACES = 2
 
 
 def _over_sequence(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
@@ -87,7 +88,7 @@ def modelled(m: Machine, value: Value) -> Iterator | None:
         effects.append(Filled(made, helpers.advance, (Const(taken),)))
         return item
 
-    made = Iterator("outside", [value], step, source=value.source)
+    made = Iterator("outside", [inner, value.value], step, source=value.source)
     m.heap.known[id(value.value)] = made
     m.heap.keep.append(value.value)
     return made
@@ -102,7 +103,9 @@ def _modelled(m: Machine, value: Value) -> Iterator | None:
     if model is None or source is None:
         return None
     at: Any = _native.iterator_position(real)
-    if at < 0 or (m.varied is not None and m.varied.places(source, at) > MOST_PLACES):
+    if at < 0 or not m.follows_iterators:
+        return None
+    if m.varied is not None and m.varied.places(source, at) > MOST_PLACES:
         return None
     over: list[Value] = []
     while found := _native.iterated(real, len(over)):

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...ir.dataclass import dataclass
 from ...runtime import _native, own_files
+from ...runtime.process.skipped_files import skipped_file
 from ..breaks import Break, Thrown
 from ..bytecode.assembler import Assembler, Emitter
 from ..bytecode.decoder import decode
@@ -51,7 +52,7 @@ def level(m: Machine, stop: Break) -> int:
     for number, frame in enumerate(frames[1:], 1):
         if not (frame.passes and _calls(frames[number - 1])):
             break
-        if _has_end(frame) and not frame.code.co_filename.startswith(LIBRARY):
+        if _has_end(frame) and not skipped_file(frame.code.co_filename):
             found = number
         if not _has_middle(frame):
             break
@@ -152,7 +153,7 @@ def _innermost(m: Machine, frame: Frame, stop: Break, make: ResumeFactory) -> Co
     shape = left.shape
     if needs_spare(frame.code, shape, bound):
         shape = (SPARE, *shape)
-    target = make(frame.code, index, shape, bound, names, stop)
+    target = make(frame.code, index, shape, bound, left.places, names, stop)
     return Continuation(target, names, _passed(left, shape, bound, True))
 
 
@@ -176,11 +177,13 @@ def _calling(
 
     break_tail(asm, frame.code, index, resume_for, instead=inner.end)
     code = asm.finish()
-    return Continuation(code, names, [*_passed(left, shape, bound, bool(code.co_freevars)), *inner.values])
+    return Continuation(
+        code, names, [*_passed(left, shape, bound, bool(code.co_freevars)), *inner.values]
+    )
 
 
 def _over(make: ResumeFactory, names: dict[str, Any]) -> ResumeFactory:
-    return lambda code, target, stack, bound: make(code, target, stack, bound, names, None)
+    return lambda *way: make(*way, names, None)
 
 
 def called_shape(frame: Frame, stack: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,13 +14,15 @@ from ...ir.location import Location
 from ..breaks import PlainFrame
 from ..bytecode.liveness import live_locals
 from ..data_model import frame_inspection
+from ..data_model.container_iterators import place
 from ..interpreter.machine import Machine
 from ..values.frames import Frame
 from ..values.value import Value
 from .break_state import bound_after, kind_of, missed_locals, shape_after
 from .resume import SPARE, CannotResume, Path, ResumeSpec, needs_spare
 
-# (code, target, stack shape, bound names) -> the resume callable
+# (code, target, stack shape, bound names, places of iterators) -> the resume callable. For inlined
+# functions two more: their globals, and the break of the first instruction.
 ResumeFactory = Callable[..., Any]
 
 
@@ -34,15 +36,15 @@ class LeftFrame:
         self.frame, self.code, self.index = frame, frame.code, index
         self.stack = stack
         self.shape = tuple(kind_of(value) for value in stack)
+        # How far the loops are.
+        self.places = tuple(at for value in stack if (at := place(value)) is not None)
         self.raising = raising
         live = live_locals(frame.decoded, index)
         self.missed = missed_locals(m, frame, stack)
         self.restored = {
             name: value
             for name, value in dict.items(frame.locals)
-            if name in live
-            or name in self.missed
-            or (raising and frame_inspection.is_shown(value))
+            if name in live or name in self.missed or (raising and frame_inspection.is_shown(value))
         }
 
     def resume_at(
@@ -57,6 +59,6 @@ class LeftFrame:
         if needs_spare(self.code, left, bound):
             left = (SPARE, *left)
         try:
-            return ResumeSpec(make(self.code, target, left, bound), left, bound)
+            return ResumeSpec(make(self.code, target, left, bound, self.places), left, bound)
         except CannotResume as error:
             raise PlainFrame("PL203", f"{reason}; {error}", where) from None

@@ -73,6 +73,8 @@ class Machine:
     claimed = False  # whether it was called and returned True
     # Whether the function that is entered next gives the result of a call instruction.
     passing = False
+    # Whether the steps of iterators from outside are followed (see `outside_iterators`).
+    follows_iterators = True
 
     def __init__(self, tracer: Tracer, root_scope: Scope, varied: Variation | None = None) -> None:
         self.root_tracer = tracer

@@ -6,46 +6,22 @@ torch, of the standard library and of graftjit are never captured by themselves.
 
 from __future__ import annotations
 
-import os
 import sys
 import types
-from functools import cache
 from typing import Any
 
-from ..runtime import _native, own_files
+from ..runtime import _native
 from ..runtime.events import events
 from ..runtime.process import faults, own_builtins, wrappers
 from ..runtime.process.options import JitConfig, by_number
+from ..runtime.process.skipped_files import skipped_file
 from .unit import UNITS, Unit, first_state
-
-_SKIPPED_FOLDERS = (*own_files.FOLDERS, os.path.abspath(wrappers.TORCH_FOLDER) + os.sep)
 
 # Ignored: the body of a module runs once, and so does most code that it calls.
 _IMPORTING = "<frozen importlib."
 
 # One unit per configuration, for frames met below its callables.
 _UNITS: dict[JitConfig, Unit] = {}
-
-
-@cache
-def _python_folders(*names: str) -> tuple[str, ...]:
-    """The folders of Python's installation with these names, as prefixes."""
-    # Loaded at first use: its table of how Python was built takes 5 % of `import graftjit`.
-    import sysconfig
-
-    return tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in names)
-
-
-def skipped_file(name: str) -> bool:
-    """Whether code of this file is ignored."""
-    if name.startswith("<"):
-        return name.startswith("<frozen") or name == "<string>"
-    path = os.path.abspath(name)
-    if path.startswith(_SKIPPED_FOLDERS):
-        return True
-    if path.startswith(_python_folders("purelib", "platlib")):
-        return False
-    return path.startswith(_python_folders("stdlib", "platstdlib"))
 
 
 def policy(code: types.CodeType, scope: dict[str, Any]) -> Any:

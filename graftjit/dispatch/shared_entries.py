@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..ir.dataclass import dataclass, field
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
     from ..runtime.guards.sources import Source
 
 _Key = tuple[int, int, JitConfig]
-# Resume functions that replacement code calls: the arguments (target, stack, bound) of
-# `Unit._resumer`, and its result.
-Resumes = tuple[tuple[tuple[int, tuple[str, ...], tuple[str, ...]], Any], ...]
+# Resume functions that replacement code calls: the code that they resume (None: that of the frame),
+# the other arguments of what `Unit._resumer` makes, and its result.
+Resumes = tuple[tuple[types.CodeType | None, tuple[Any, ...], Any], ...]
 # Events that are emitted again when a recipe is adopted: breaks, fallbacks, symbolic sizes.
 _TOLD_AGAIN = (events.GraphBreak, events.Fallback, events.RanPlain, events.Symbolic)
 # codes of events about the capture, not about its result
@@ -223,17 +224,43 @@ def _can_be_made_again(recipe: Recipe) -> bool:
     """Whether each resume function that the code calls is one of its constants."""
     if recipe.kind != "code":
         return True
-    constants = {id(value) for value in recipe.target.co_consts}
-    return all(id(made) in constants for _, made in recipe.resumes)
+    constants = {id(value) for value in _constants(recipe.target)}
+    return all(id(made) in constants for _, _, made in recipe.resumes)
+
+
+def _constants(code: types.CodeType) -> Iterator[Any]:
+    """Its constants, and those of the functions that it calls for the rest of inlined functions."""
+    for value in code.co_consts:
+        yield value
+        inner = getattr(value, "__code__", None) if type(value) is types.FunctionType else value
+        if type(inner) is types.CodeType:
+            yield from _constants(inner)
 
 
 def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType) -> Any:
     """The recipe's replacement code with resume functions that `resume` makes for this code."""
     if recipe.kind != "code" or not recipe.resumes:
         return recipe.target
-    own = {id(made): resume(code, *way) for way, made in recipe.resumes}
-    constants = tuple(own.get(id(value), value) for value in recipe.target.co_consts)
-    return recipe.target.replace(co_consts=constants)
+    own = {id(made): resume(of or code, *way) for of, way, made in recipe.resumes}
+    return _with(recipe.target, own)
+
+
+def _with(code: types.CodeType, own: dict[int, Any]) -> types.CodeType:
+    """The code with other constants: address of the old one -> the new one."""
+
+    def new(value: Any) -> Any:
+        if type(value) is types.CodeType:
+            return _with(value, own)
+        if (
+            type(value) is types.FunctionType
+            and (made := _with(value.__code__, own)) is not value.__code__
+        ):
+            return types.FunctionType(made, value.__globals__)
+        return own.get(id(value), value)
+
+    constants = tuple(map(new, code.co_consts))
+    same = all(map(operator.is_, constants, code.co_consts))
+    return code if same else code.replace(co_consts=constants)
 
 
 def emit_adopted(recipe: Recipe) -> None:

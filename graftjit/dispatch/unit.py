@@ -41,6 +41,7 @@ from .shared_entries import (
     SHARED,
     Made,
     Recipe,
+    Resumes,
     SharedEntries,
     emit_adopted,
     keep_emitted,
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from ..ir.graph.nodes import Graph
     from ..runtime.guards.mirror import FrameView
 
+# A loop that breaks at so many steps is followed from each of them; after more, Python takes the
+# steps, and the code between the breaks is compiled once.
+MOST_PLACES = 4
 ATTEMPTS = 3  # attempts at one frame that other threads change meanwhile
 
 
@@ -99,6 +103,8 @@ class Unit:
                 state.span, state.after = (), None
                 # The break of its first instruction, if that has been reported.
                 state.begins = None
+                # Whether it follows the loop that it resumes, and at which places loops broke.
+                state.follows, state.places = True, {}
                 state.followed = []  # programs: see runtime.report.timings
                 state.reported = set()  # reasons why calls without an entry ran in plain Python
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
@@ -262,7 +268,13 @@ class Unit:
         """Capture, evict, publish."""
         values, varied = tuple(view.locals_vector), self._varied(state, view)
         frame = lazy.capture.FrameInput(
-            code, values, view.globals, view.closure, varied, self.config.claims_compiling
+            code,
+            values,
+            view.globals,
+            view.closure,
+            varied,
+            self.config.claims_compiling,
+            state.follows,
         )
         started, self._compiling = time.perf_counter(), 0.0
         resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
@@ -320,7 +332,7 @@ class Unit:
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.shared)))
         rows, inputs, held = weak_rows.hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
-        unit_events.resumed([*resumes.made, *resumes.inner], made.breaks)
+        unit_events.resumed(resumes.all, made.breaks)
         recipe = Recipe(
             made.kind,
             tuple(rows),
@@ -331,7 +343,7 @@ class Unit:
             made.rerun,
             made.plain is not None and made.plain.code not in ("PL204",),
             held,
-            tuple(resumes.made),
+            resumes.all,
         )
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
@@ -340,8 +352,7 @@ class Unit:
         state.add(entry)
         # Such a frame may inspect any values, so its recipe is not shared.
         looks = made.plain is not None and made.plain.code == "GB132"
-        # Nor is one with resume functions of this unit inside.
-        if self.shared is not None and not looks and not resumes.inner:
+        if self.shared is not None and not looks:
             keep_emitted(recipe, SESSION.log.since(resumes.serial, state), state)
             self.shared.place(_at(state)).add(recipe, (code, self.shared.owner()))
         return entry
@@ -357,7 +368,7 @@ class Unit:
         resumes = _Resumes(self._resumer(state, view.globals))
         target = retargeted(recipe, resumes, code)
         unit_events.resumed(
-            resumes.made, [e for e in recipe.emitted if type(e) is events.GraphBreak]
+            resumes.all, [e for e in recipe.emitted if type(e) is events.GraphBreak]
         )
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
@@ -380,31 +391,35 @@ class Unit:
 
     def _resumer(self, state: Any, own_scope: dict[str, Any]) -> Any:
         """A function that makes resume callables over these globals, or over the `names` of an
-        inlined function. The same place, stack and set of names give the same callable. `begins`:
-        the reported break that its first instruction is."""
+        inlined function. The same place, stack and set of names give the same callable, if the
+        loops are at the same `places`. `begins`: the reported break of its first instruction."""
 
         def resume(
             code: types.CodeType,
             target: int,
             stack: tuple[str, ...],
             bound: tuple[str, ...],
+            places: tuple[Any, ...],
             names: dict[str, Any] | None = None,
             begins: BreakRecord | None = None,
         ) -> Any:
             first, scope = first_state(state), own_scope if names is None else names
-            key = (id(code), id(scope), target, stack, bound)
+            key = (id(code), id(scope), target, stack, bound, places)
             of, found = first.resumes.get(key, (None, None))
             # An id may be reused.
             if found is None or of() is not code:
                 made = lazy.resume.resume_code(code, target, stack, bound)
+                seen = first.places.setdefault((made, id(scope), stack, bound), set())
+                seen.add(places)
+                follows = len(seen) <= MOST_PLACES
                 # A loop reaches the same place through a resume function of a resume function. The
                 # code is then equal, and one state serves both.
-                equal = (made, id(scope), stack, bound)
+                equal = (made, id(scope), stack, bound, places if follows else None)
                 found = first.resumes.get(equal)
                 if found is None:
                     own = self.state_for(made, origin=first)
                     own.span = lazy.ahead.lines_from(code, target)
-                    own.begins = begins
+                    own.begins, own.follows = begins, follows
                     cells = tuple(types.CellType() for _ in made.co_freevars) or None
                     function = types.FunctionType(made, scope, made.co_name, None, cells)
                     found = _native.Callable(function, own, resume=True)
@@ -499,18 +514,26 @@ def first_state(state: Any) -> Any:
 
 
 class _Resumes:
-    """Makes the resume functions of one capture and records them: `made` for the frame itself,
-    `inner` for functions that it inlines. `serial`: that of the capture's first event."""
+    """Makes the resume functions of one capture and records them, in `made` those of the frame
+    itself. `serial`: that of the capture's first event."""
 
     def __init__(self, make: Any, serial: int = 0) -> None:
         self.serial = serial
         self.made: list[tuple[Any, Any]] = []
-        self.inner: list[tuple[Any, Any]] = []
+        self._inner: list[tuple[Any, Any, Any]] = []
         self._make = make
+
+    @property
+    def all(self) -> Resumes:
+        """See `shared_entries.Resumes`."""
+        return (*((None, way, made) for way, made in self.made), *self._inner)
 
     def __call__(self, code: types.CodeType, *way: Any) -> Any:
         made = self._make(code, *way)
-        (self.inner if len(way) > 3 else self.made).append((way, made))
+        if len(way) == 4:
+            self.made.append((way, made))
+        else:
+            self._inner.append((code, way, made))
         return made
 
 

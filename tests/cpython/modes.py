@@ -49,12 +49,14 @@ def framed() -> tuple[Callable[[Any], Made], list[str]]:
     import torch
 
     from graftjit import JitConfig, jit
+    from graftjit.capture.emit import continuations
     from graftjit.dispatch import frame_policy as hook
     from graftjit.ir.trace.tracer import Tracer
 
     config, faults = JitConfig(jit_level="O1"), _faults()
     skipped, recorded = hook.skipped_file, Tracer.recorded.fget
     hook.skipped_file = lambda name: not name.startswith(_TESTS) and skipped(name)
+    continuations.skipped_file = hook.skipped_file
     Tracer.recorded = property(lambda tracer: recorded(tracer) + 1)
 
     def transform(method: Any) -> Made:

@@ -1009,7 +1009,10 @@ def test_frames_below_are_compiled_as_their_own_callable_says() -> None:
         return x + 1 if torch.compiler.is_compiling() else x - 1
 
     def f(x):
-        return below(x) * 2
+        try:
+            raise KeyError
+        except KeyError:
+            return below(x) * 2  # no break inside is resumed where an exception is being handled
 
     x = torch.ones(2)
     configs = (JitConfig(claims_compiling=True), JitConfig(), JitConfig(jit_level="O0"))

@@ -571,7 +571,7 @@ def _parted(x):
     return y - 3
 
 
-@agrees(breaks=2, graphs=5)
+@agrees(breaks=2, graphs=4)
 def test_breaks_of_a_callee_are_told_to_the_last():
     """Also those that the rest of the callee meets after its first."""
 

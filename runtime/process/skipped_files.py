@@ -1,0 +1,37 @@
+"""Files whose frames are not compiled by themselves: those of torch, the standard library and graftjit.
+
+In: the name of a code object's file. Out: whether it is skipped. The frame hook ignores such
+frames, and no break is resumed inside one.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from .. import own_files
+from .wrappers import TORCH_FOLDER
+
+_SKIPPED_FOLDERS = (*own_files.FOLDERS, os.path.abspath(TORCH_FOLDER) + os.sep)
+
+
+@cache
+def _python_folders(*names: str) -> tuple[str, ...]:
+    """The folders of Python's installation with these names, as prefixes."""
+    # Loaded at first use: its table of how Python was built takes 5 % of `import graftjit`.
+    import sysconfig
+
+    return tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in names)
+
+
+@cache
+def skipped_file(name: str) -> bool:
+    """Whether code of this file is ignored."""
+    if name.startswith("<"):
+        return name.startswith("<frozen") or name == "<string>"
+    path = os.path.abspath(name)
+    if path.startswith(_SKIPPED_FOLDERS):
+        return True
+    if path.startswith(_python_folders("purelib", "platlib")):
+        return False
+    return path.startswith(_python_folders("stdlib", "platstdlib"))
