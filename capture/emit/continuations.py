@@ -21,7 +21,6 @@ from ..bytecode.assembler import Assembler, Emitter
 from ..bytecode.decoder import decode
 from ..bytecode.opcodes import FINAL
 from ..bytecode.stack_shape import stack_effect
-from ..data_model.container_iterators import POLYFILLS
 from ..interpreter.machine import LIBRARY, Machine
 from ..values.frames import Frame
 from ..values.value import PREVIOUS, Const, Sequence, Value
@@ -33,7 +32,6 @@ from .resume import (
     Path,
     ResumeSpec,
     break_tail,
-    can_break,
     can_resume,
     entered,
     needs_spare,
@@ -50,12 +48,10 @@ def level(m: Machine, stop: Break) -> int:
         return 0
     found = 0
     for number, frame in enumerate(frames[1:], 1):
-        if not (frame.passes and _calls(frames[number - 1])):
+        if not (frame.passes and _calls(frames[number - 1]) and _can_be_left(frame)):
             break
-        if _has_end(frame) and not skipped_file(frame.code.co_filename):
+        if not skipped_file(frame.code.co_filename):
             found = number
-        if not _has_middle(frame):
-            break
     return found
 
 
@@ -66,26 +62,17 @@ def _calls(frame: Frame) -> bool:
     return instr.op in CALLS and instr.op not in FINAL and instrs[instr.index + 1].head
 
 
-def _has_middle(frame: Frame) -> bool:
-    """Whether a function of this frame's code can call an inner continuation."""
+def _can_be_left(frame: Frame) -> bool:
+    """Whether another function can go on at the frame's instruction. Python code of graftjit that
+    stands for a function in C has no frame in plain Python."""
+    file = frame.code.co_filename
     return (
         decode(frame.code).base is None
         and can_resume(frame.code, frame.pc - 1) is None
         and not frame.swapped
         and PREVIOUS not in frame.stack
-        and not any(frame.scope.names is names for names in POLYFILLS)
-        and not _is_own(frame)
+        and (file.startswith(LIBRARY) or not file.startswith(own_files.FOLDERS))
     )
-
-
-def _is_own(frame: Frame) -> bool:
-    file = frame.code.co_filename
-    return file.startswith(own_files.FOLDERS) and not file.startswith(LIBRARY)
-
-
-def _has_end(frame: Frame) -> bool:
-    """Whether the frame can break at its instruction."""
-    return _has_middle(frame) and can_break(frame.code) is None
 
 
 @dataclass(frozen=True, slots=True)
