@@ -18,7 +18,7 @@ from ...runtime import _native, own_files
 from ...runtime.process.skipped_files import skipped_file
 from ..breaks import Break, Thrown
 from ..bytecode.assembler import Assembler, Emitter
-from ..bytecode.decoder import decode
+from ..bytecode.decoder import PerCode, decode
 from ..bytecode.opcodes import FINAL
 from ..bytecode.stack_shape import stack_effect
 from ..interpreter.machine import LIBRARY, Machine
@@ -164,9 +164,20 @@ def _calling(
 
     break_tail(asm, frame.code, index, resume_for, instead=inner.end)
     code = asm.finish()
+    _between.put(code, True)
     return Continuation(
         code, names, [*_passed(left, shape, bound, bool(code.co_freevars)), *inner.values]
     )
+
+
+# Codes of frames between.
+_between = PerCode(lambda code: False)
+
+
+def calls_inner(value: Any) -> bool:
+    """Whether a constant of replacement code is such a frame, or its code."""
+    code = value.__code__ if type(value) is types.FunctionType else value
+    return type(code) is types.CodeType and _between(code)
 
 
 def _over(make: ResumeFactory, names: dict[str, Any]) -> ResumeFactory:

@@ -41,7 +41,6 @@ from .shared_entries import (
     SHARED,
     Made,
     Recipe,
-    Resumes,
     SharedEntries,
     emit_adopted,
     keep_emitted,
@@ -332,7 +331,7 @@ class Unit:
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.shared)))
         rows, inputs, held = weak_rows.hold_weakly(made.rows, made.inputs, lost)
         target = made.code if made.kind == "code" else made.program
-        unit_events.resumed(resumes.all, made.breaks)
+        unit_events.resumed(resumes.made, made.breaks)
         recipe = Recipe(
             made.kind,
             tuple(rows),
@@ -343,7 +342,7 @@ class Unit:
             made.rerun,
             made.plain is not None and made.plain.code not in ("PL204",),
             held,
-            resumes.all,
+            tuple(resumes.made),
         )
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
@@ -368,7 +367,7 @@ class Unit:
         resumes = _Resumes(self._resumer(state, view.globals))
         target = retargeted(recipe, resumes, code)
         unit_events.resumed(
-            resumes.all, [e for e in recipe.emitted if type(e) is events.GraphBreak]
+            resumes.made, [e for e in recipe.emitted if type(e) is events.GraphBreak]
         )
         entry = recipe.entry(code, lost, target)
         self._make_room(state, None)
@@ -514,26 +513,18 @@ def first_state(state: Any) -> Any:
 
 
 class _Resumes:
-    """Makes the resume functions of one capture and records them, in `made` those of the frame
-    itself. `serial`: that of the capture's first event."""
+    """Makes the resume functions of one capture and records them (see `shared_entries.Resumes`).
+    `serial`: that of the capture's first event."""
 
     def __init__(self, make: Any, serial: int = 0) -> None:
         self.serial = serial
-        self.made: list[tuple[Any, Any]] = []
-        self._inner: list[tuple[Any, Any, Any]] = []
+        self.made: list[tuple[types.CodeType | None, tuple[Any, ...], Any]] = []
         self._make = make
-
-    @property
-    def all(self) -> Resumes:
-        """See `shared_entries.Resumes`."""
-        return (*((None, way, made) for way, made in self.made), *self._inner)
 
     def __call__(self, code: types.CodeType, *way: Any) -> Any:
         made = self._make(code, *way)
-        if len(way) == 4:
-            self.made.append((way, made))
-        else:
-            self._inner.append((code, way, made))
+        of_the_frame = len(way) == 4
+        self.made.append((None if of_the_frame else code, way, made))
         return made
 
 

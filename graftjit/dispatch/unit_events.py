@@ -10,7 +10,7 @@ import dataclasses
 import linecache
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..ir.location import Location
@@ -19,7 +19,7 @@ from ..runtime.process import faults
 from ..runtime.process.session import SESSION
 from ..runtime.report import timings
 from . import lazy_modules as lazy
-from .shared_entries import Made, Resumes
+from .shared_entries import Made
 
 if TYPE_CHECKING:
     from ..capture.capture import Capture
@@ -142,7 +142,7 @@ def recompiled(state: Any, change: Change, view: FrameView) -> None:
     )
 
 
-def resumed(made: Resumes, breaks: Sequence[Any]) -> None:
+def resumed(made: Iterable[Any], breaks: Sequence[Any]) -> None:
     """Set the break that each resume function follows, for the cost of that break in reports."""
     for _code, _way, tail in made if breaks else ():
         tail.target.state.after = breaks[-1].where

@@ -16,6 +16,7 @@ from typing import Any
 from ..capture import helpers
 from ..capture.bytecode.assembler import Assembler
 from ..capture.bytecode.decoder import argument_names
+from ..capture.emit.continuations import calls_inner
 from ..capture.emit.printing import identifier, place_from, printed
 from ..capture.emit.resume import resume_assembler
 from ..ir.graph.nodes import Graph
@@ -31,6 +32,7 @@ KNOWN: tuple[tuple[Any, str, str], ...] = (
         "program_failed",
         "reports the error; Python runs the frame again if it may",
     ),
+    (_native.run_pending, "run_pending", "the result of a call that is returned unmade"),
     (helpers.nothing, "no_graph", "the graph computes nothing"),
 )
 """Objects of graftjit that replacement code calls: object, name, comment."""
@@ -53,13 +55,14 @@ def code_text(entry: Published) -> str:
     text = _text(made.assembler, entry.code.co_name, named)
     found = [f"{head}\n{_with_sections(text, made.breaks)}"]
     seen: set[str] = set()
-    for way, _tail in entry.resumes:
-        name = _resume_name(entry.code, way[0])
+    for of, (target, stack, bound, *_), _tail in entry.resumes:
+        code = of or entry.code
+        name = _resume_name(code, target)
         if name in seen:
             continue
         seen.add(name)
-        where = place_from(entry.code, way[0])
-        text = _text(resume_assembler(entry.code, *way), name, named)
+        where = place_from(code, target)
+        text = _text(resume_assembler(code, target, stack, bound), name, named)
         found.append(f"# continues at {place_text(where)}\n{text}")
     return "\n\n".join(found)
 
@@ -114,9 +117,12 @@ def _namer(entry: Published) -> Callable[[Any], tuple[str, str] | None]:
     def named(value: Any) -> tuple[str, str] | None:
         if made.graph is not None and value is made.program:
             return f"graph_{entry.code.co_name.strip('<>')}", types_of(made.graph)
-        for (target, *_), tail in entry.resumes:
+        for of, (target, *_), tail in entry.resumes:
             if value is tail:
-                return _resume_name(entry.code, target), "continues after the break"
+                return _resume_name(of or entry.code, target), "continues after the break"
+        if calls_inner(value):
+            code = getattr(value, "__code__", value)
+            return f"{code.co_name}_continues", "calls the rest of its callee, then goes on"
         if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
             ours = str(value.__module__ or "graftjit.").startswith("graftjit.")
             return ("number", "computed from these") if ours else None

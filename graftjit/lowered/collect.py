@@ -205,7 +205,7 @@ def _bytecode(made: Made) -> Stage | None:
     entry = made.entry
     if entry.made.kind == "plain":
         return None
-    functions = 1 + len(dict.fromkeys(way for way, _ in entry.resumes))
+    functions = 1 + len(dict.fromkeys((of, way) for of, way, _ in entry.resumes))
     title = "the code that runs in place of the frame, as Python"
     return Stage("bytecode", title, _count(functions, "function"), 0.0, lambda: code_text(entry))
 

@@ -38,13 +38,14 @@ class Published:
     """A cache entry made from the capture `made` (a `capture.capture.Capture`) of `code`.
 
     `resumed`: the code is a resume function. `resumes`: for each resume function that the entry's
-    code calls, its identifying arguments (`dispatch.unit.Unit._resumer`) and the callable.
+    code calls, the code that it resumes (None: `code`), the other arguments that identify it
+    (`dispatch.unit.Unit._resumer`), and the callable.
     `seconds`: time by stage."""
 
     code: types.CodeType
     resumed: bool
     made: Any
-    resumes: tuple[tuple[Any, Any], ...]
+    resumes: tuple[tuple[Any, Any, Any], ...]
     seconds: dict[str, float]
 
 

@@ -151,7 +151,7 @@ def test_the_text_runs_and_does_the_same(function: Any) -> None:
     assert wanted == outcome(function, globals())
     first = next(one for one in emitted if isinstance(one, watching.Published))
     assert first.code is function.__code__ and first.made.kind == "code"
-    resumed = {id(tail): way for way, tail in first.resumes}
+    resumed = {id(tail): way[:3] for _, way, tail in first.resumes}
 
     def named(value: Any) -> tuple[str, str] | None:
         way = resumed.get(id(value))
