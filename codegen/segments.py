@@ -213,12 +213,21 @@ class _Segment:
             ages=tuple(joint.ages[at] for at in self.segment.results),
             inner=(),
             frees=tuple(
-                (own, before)
+                (by, self._before(before))
                 for mask, before in joint.frees
-                if (own := sum((mask >> at & 1) << number for number, at in results))
+                if (by := sum((mask >> at & 1) << number for number, at in results))
             ),
             views_inside=(),
         )
+
+    def _before(self, bits: int) -> int:
+        """The inputs and results of the segment among those of the whole, as bits as in
+        `Joint.frees`."""
+        n, places = len(self.graph.inputs), [at for at, _ in self.segment.contributions]
+        inputs = bits & (1 << n) - 1
+        places += [-1] * (len(self.foreign) - len(places)) + [*self.segment.results]
+        others = (bits >> n + at & 1 if at >= 0 else 0 for at in places)
+        return inputs | sum(bit << n + number for number, bit in enumerate(others))
 
     def _calls(self) -> list[Call]:
         """The calls that the segment's results need. They read the pieces in `inner` as inputs. If

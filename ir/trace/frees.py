@@ -1,7 +1,8 @@
 """What the backwards of a trace's results free.
 
 In eager mode a backward that does not retain the graph frees what the nodes that it runs have
-saved: those behind a result with a gradient, and before an input whose gradient is asked for.
+saved: those behind a result with a gradient, and before a tensor whose gradient is asked for. With
+`backward(inputs=[result])` it runs the node of that result too.
 `ir.trace.joint` calls `frees_of` inside a trace; `runtime.autograd.lasting` follows it.
 """
 
@@ -12,25 +13,27 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 from .inner_results import nodes_behind, saves
-from .joint_graph import BEYOND
 
 
 def frees_of(
-    _owner: Any, results: Sequence[Any], ends: Sequence[Any], leaves: Mapping[int, int]
+    _owner: Any, results: Sequence[Any], views: Sequence[Any], leaves: Mapping[int, int], n: int
 ) -> tuple[tuple[int, int], ...]:
     """For the nodes that drop what they need, each pair once: the results that one is behind, as
-    bits, and the inputs that it is before, as bits behind `BEYOND`, which stands for other results
-    and the `ends`. `leaves`: id of a leaf -> its position."""
-    stops = {*results, *ends}
+    bits, and the inputs and results that it is before, as bits: first the `n` inputs, then the
+    results, whose own nodes are before them, then the `views` that results depend on. `leaves`: id
+    of a leaf -> its position."""
+    stops: dict[Any, int] = {}
+    for at, node in enumerate((*results, *views), n):
+        stops[node] = stops.get(node, 0) | 1 << at
     behind: dict[Any, list[Any]] = {}
     before: dict[Any, int] = {}
     for node in nodes_behind(results, stops):
         following = [one for one, _ in getattr(node, "next_functions", ()) if one is not None]
         behind[node] = [one for one in following if one not in stops]
         at = leaves.get(id(getattr(node, "variable", node)))
-        before[node] = 0 if at is None else BEYOND << 1 + at
-        if len(behind[node]) < len(following):
-            before[node] |= BEYOND
+        before[node] = stops.get(node, 0) if at is None else 1 << at
+        for one in stops.keys() & following:
+            before[node] |= stops[one]
     order = list(TopologicalSorter(behind).static_order())
     for node in order:
         for one in behind[node]:

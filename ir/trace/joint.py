@@ -61,7 +61,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     tracer.custom_gradients().clear()
     try:
         places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
-        frees, _ = tracer.beside(frees_of, functions, [one for one, _ in replaced], places)
+        ends = [one.grad_fn for one in inside]
+        frees, _ = tracer.beside(frees_of, functions, ends, places, tracer.n_inputs)
         made_by, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
     # autograd raises a RuntimeError when the program runs its backward
     except (CannotTrace, RuntimeError) as error:

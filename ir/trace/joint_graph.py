@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # in place of `Found`, for hidden results
 HIDDEN = "hidden", 0
-# in `Joint.frees`: what is no input
-BEYOND = 1
 
 
 @dataclass(frozen=True, slots=True)

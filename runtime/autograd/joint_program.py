@@ -34,8 +34,10 @@ from . import (
     second_order,
 )
 from .edge_order import arranged
+from .freed_graph import used_up
 from .held_inputs import Held, Holder, gone, inputs_of
 from .joint_plan import Plan
+from .passing import takes_all
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
@@ -75,7 +77,11 @@ class GraftBackward(BackwardCFunction):
     joint: JointProgram
     call: Call
     # the saved tensors after a backward that has not freed them
-    remaining: lasting.Lasting | None = None
+    remaining: lasting.Pairs | None = None
+    # what backwards have freed, as bits of positions in `Plan.frees`
+    freed: int = 0
+    # a backward, by its number, and those of the results that are its inputs, as bits
+    asked: tuple[int, int] = -1, 0
     # the saved tensors, where a result may not need one that was written to
     own: lasting.Pairs = ()
     # of the saved tensors, if saved-tensor hooks were active
@@ -99,6 +105,8 @@ class GraftBackward(BackwardCFunction):
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
         engine calls this."""
         if any(one is not None for one in gradients):
+            if not takes_all() and passing.ends_at(self, self.joint):
+                return self.joint.ends(self, lasting.ALL)
             found = self.gradients_of(gradients)
         else:
             # A node of several results leads here, and those with a gradient do not depend on this
@@ -108,6 +116,10 @@ class GraftBackward(BackwardCFunction):
         if self.joint.leaves_out(gradients):
             leaf_hooks.hold_back(self, found)
         return found
+
+    def ends_at(self, own: int, is_asked: Callable[[], bool]) -> None:
+        """The node of these results, as bits, runs in front of this one (see `passing.asks`)."""
+        passing.asks(self, own, is_asked)
 
     def gradients_of(self, gradients: Sequence[Any]) -> Any:
         """As `apply`."""
@@ -204,7 +216,9 @@ class JointProgram:
         ]
         # Otherwise the node may run as often as autograd calls it.
         self._saves = bool(len(plan.saved) > len(self._current) or plan.witnesses or plan.frees)
-        self._lasts = self._saves and lasting.lasts(plan.frees, len(plan.results))
+        # whether to note what each backward frees
+        lasts = lasting.lasts(plan.frees, len(plan.results))
+        self._notes = self._saves and (lasts or plan.has_own_nodes)
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
@@ -377,8 +391,31 @@ class JointProgram:
     def release(self, node: Any, gradients: Sequence[Any]) -> None:
         """Drop what is saved, unless autograd retains the graph or other results need it."""
         needed = passing.needed(node, self) if self._saves else lasting.ALL
-        if self._lasts or node.remaining is not None or needed != lasting.ALL:
+        if self._notes or node.remaining is not None or needed != lasting.ALL:
             lasting.keep(node, self._present(gradients), needed, self.plan, self._places_of_inputs)
+        elif not lasting.keeps_graph():
+            node.freed = lasting.ALL
+        self._dropped(node)
+
+    def ends(self, node: Any, own: int) -> Sequence[Any]:
+        """Gradients that no one uses: a backward ends at these results, as bits. Eager mode runs
+        their operators."""
+        plan, asked = self.plan, own << self.plan.n_tensors
+        some = [at for at in range(len(plan.results)) if own >> at & 1]
+        used = lasting.run_by(plan.frees, some, asked)
+        if used & node.freed:
+            raise used_up()
+        if not used:
+            self.passed_by(node)
+        # otherwise nothing is left to compare or to keep
+        elif node.remaining is not None or not node.freed:
+            lasting.saved_of(node, some, asked, plan)
+            lasting.keep(node, some, asked, plan, self._places_of_inputs)
+            self._dropped(node)
+        return (None,) * len(node.needs_input_grad)
+
+    def _dropped(self, node: Any) -> None:
+        """Free what is saved, if nothing can need it any more."""
         if node.remaining is None:
             node.drop()
         else:

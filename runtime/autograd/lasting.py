@@ -23,8 +23,6 @@ keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # type: ign
 
 # The saved tensors with their versions.
 Pairs = Sequence[tuple[torch.Tensor, int]]
-# These, and what backwards have freed, by position in `Frees`.
-Lasting = tuple[Pairs, frozenset[int]]
 # `Plan.frees`
 Frees = Sequence[tuple[int, int]]
 ALL = -1  # as bits
@@ -41,10 +39,10 @@ def lasts(frees: Frees, n: int) -> bool:
     return any(one != (1 << n) - 1 for one in met)
 
 
-def _run(frees: Frees, present: Collection[int], inputs: int) -> frozenset[int]:
-    """What a backward of these results by these inputs frees, and needs."""
+def run_by(frees: Frees, present: Collection[int], inputs: int) -> int:
+    """What a backward of these results by these inputs frees, and needs: bits of positions."""
     mask = sum(1 << at for at in present)
-    return frozenset(k for k, (by, before) in enumerate(frees) if by & mask and before & inputs)
+    return sum(1 << k for k, (by, before) in enumerate(frees) if by & mask and before & inputs)
 
 
 def with_versions(saved: Sequence[torch.Tensor], inputs: Collection[int]) -> Pairs:
@@ -65,9 +63,9 @@ def saved_of(node: Any, present: Collection[int], inputs: int, plan: Plan) -> An
             if not node.own or "inplace" not in str(error) or _is_old(node.own, present, needs):
                 raise
         return tuple([tensor for tensor, _ in node.own])
-    pairs, freed = node.remaining
-    if not freed.isdisjoint(_run(plan.frees, present, inputs)):
+    if node.freed & run_by(plan.frees, present, inputs):
         return node.saved_tensors  # raises
+    pairs = node.remaining
     if _is_old(pairs, present, needs):
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace"
@@ -93,11 +91,10 @@ def keep(
     the `inputs` of `with_versions`."""
     if keeps_graph():
         return
-    known, freed = node.remaining or (node.own, frozenset())
-    frees, results = plan.frees, range(len(plan.results))
-    freed |= _run(frees, present, inputs)
-    others = any(freed.isdisjoint(_run(frees, (at,), ALL)) for at in results)
-    if others or (inputs != ALL and len(freed) < len(frees)):
-        node.remaining = known or with_versions(node.saved_tensors, saved), freed
+    known, frees, results = node.remaining or node.own, plan.frees, range(len(plan.results))
+    node.freed = freed = node.freed | run_by(frees, present, inputs)
+    others = not all(freed & run_by(frees, (at,), ALL) for at in results)
+    if others or (inputs != ALL and freed.bit_count() < len(frees)):
+        node.remaining = known or with_versions(node.saved_tensors, saved)
     else:
         node.remaining = None

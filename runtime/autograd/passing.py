@@ -18,13 +18,14 @@ from torch.autograd.function import BackwardCFunction
 
 from ...ir.own_hooks import put_on
 from ...ir.trace.gradient_history import History
-from ...ir.trace.joint_graph import BEYOND
 from .freed_graph import used_up
 from .lasting import ALL, keeps_graph
 from .result_nodes import ResultBackward
 
 _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
 _task = torch._C._current_graph_task_id  # type: ignore[attr-defined]
+# whether the running backward takes all gradients, not those of chosen tensors
+takes_all = torch.autograd._is_checkpoint_valid  # type: ignore[attr-defined]
 next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
@@ -46,18 +47,36 @@ def needed_edges(node: Any) -> Callable[[int], bool]:
 
 
 def needed(node: Any, joint: Any) -> int:
-    """The inputs, as bits as in `Plan.frees`, whose gradients the running backward uses. `joint`:
-    the program of the node."""
-    if torch.autograd._is_checkpoint_valid():  # type: ignore[attr-defined]
+    """The inputs and results, as bits as in `Plan.frees`, whose gradients the running backward
+    uses. `joint`: the program of the node."""
+    if takes_all():
         return ALL
-    is_needed = needed_edges(node)
-    # None where a result is itself an input of the backward: eager mode runs its operator.
-    some = [at for at in joint.plan.wanted if is_needed(joint.edge_of(at))]
-    return (
-        ALL
-        if len(some) in (0, len(joint.plan.wanted))
-        else BEYOND | sum(BEYOND << 1 + at for at in some)
-    )
+    is_needed, plan = needed_edges(node), joint.plan
+    some = [at for at in plan.wanted if is_needed(joint.edge_of(at))]
+    if some and len(some) == len(plan.wanted):
+        return ALL
+    own = node.asked[1] if node.asked[0] == _task() else 0
+    if not some and not plan.has_own_nodes:
+        own = ALL
+    return sum(1 << at for at in some) | own << plan.n_tensors
+
+
+def ends_at(node: Any, joint: Any) -> bool:
+    """Whether the node, which is that of the results, runs only as they are inputs of the backward:
+    the engine uses no gradient behind them."""
+    if takes_all() or joint.plan.has_own_nodes:
+        return False
+    return not any(map(needed_edges(node), map(joint.edge_of, joint.plan.wanted)))
+
+
+def asks(node: Any, own: int, is_asked: Callable[[], bool]) -> None:
+    """The node in front of `node` runs, of these results (as bits). `is_asked`: whether they may be
+    inputs of the backward."""
+    if not _will_run(node):
+        node.joint.ends(node, own)
+    elif is_asked():
+        before = node.asked[1] if node.asked[0] == _task() else 0
+        node.asked = _task(), before | own
 
 
 class Passed:

@@ -15,13 +15,28 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+_takes_all = torch.autograd._is_checkpoint_valid  # type: ignore[attr-defined]
+
 
 class ResultBackward(BackwardCFunction):
-    """The node of one result, or of the results of one operator."""
+    """The node of one result, or of the results of one operator: `own`, as bits, which are these
+    `pieces`."""
+
+    own: int
+    pieces: Sequence[int]
 
     def apply(self, *gradients: Any) -> Any:
         """The gradients themselves."""
+        if not _takes_all():
+            self.next_functions[0][0].ends_at(self.own, self._is_asked)
         return gradients
+
+    def _is_asked(self) -> bool:
+        """Whether one of the results may be an input of the running backward, which keeps its
+        gradient."""
+        seen = self.next_functions[0][0].seen
+        held = [one for at in self.pieces if (one := seen[at]()) is not None]
+        return any(one.retains_grad and one.grad_fn is self for one in held)
 
 
 def function_of(forward: Callable[..., Any], back: type) -> Any:
@@ -43,10 +58,10 @@ def mark_dirty(node: Any, written: tuple[torch.Tensor, ...]) -> None:
     )
 
 
-def _function(name: str, dirty: Sequence[bool]) -> Any:
-    """The function that gives results a node of this name. `dirty`: for each whether it is an input
-    that the region has written, which remains the same tensor. Of another one the memory and the
-    version remain."""
+def _function(name: str, own: int, at: Sequence[int], dirty: Sequence[bool]) -> Any:
+    """The function that gives results a node of this name. `own`, `at`: see `ResultBackward`.
+    `dirty`: for each whether it is an input that the region has written, which remains the same
+    tensor. Of another one the memory and the version remain."""
 
     def forward(node: Any, *pieces: torch.Tensor) -> tuple[torch.Tensor, ...]:
         node.materialize_grads = False
@@ -57,7 +72,7 @@ def _function(name: str, dirty: Sequence[bool]) -> Any:
     def pairs(pieces: Sequence[torch.Tensor]) -> Iterable[tuple[torch.Tensor, bool]]:
         return zip(pieces, dirty, strict=True)
 
-    return function_of(forward, type(name, (ResultBackward,), {}))
+    return function_of(forward, type(name, (ResultBackward,), {"own": own, "pieces": at}))
 
 
 def with_nodes(
@@ -69,8 +84,9 @@ def with_nodes(
     which the region writes."""
     steps = []
     for owner in dict.fromkeys(owners):
-        own = [at for at, one in zip(results, owners, strict=True) if one == owner]
-        steps.append((own, _function(names[owner], [at in dirty for at in own])))
+        numbers = [number for number, one in enumerate(owners) if one == owner]
+        own, bits = [results[number] for number in numbers], sum(1 << number for number in numbers)
+        steps.append((own, _function(names[owner], bits, own, [at in dirty for at in own])))
 
     def given(pieces: Sequence[Any]) -> tuple[Any, ...]:
         made, node = list(pieces), pieces[results[0]].grad_fn
