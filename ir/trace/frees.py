@@ -23,8 +23,8 @@ def frees_of(
     results, whose own nodes are before them, then the `views` that results depend on. `leaves`: id
     of a leaf -> its position."""
     stops: dict[Any, int] = {}
-    for at, node in enumerate((*results, *views), n):
-        stops[node] = stops.get(node, 0) | 1 << at
+    for number, node in enumerate((*results, *views), n):
+        stops[node] = stops.get(node, 0) | 1 << number
     behind: dict[Any, list[Any]] = {}
     before: dict[Any, int] = {}
     for node in nodes_behind(results, stops):

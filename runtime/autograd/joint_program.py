@@ -104,22 +104,20 @@ class GraftBackward(BackwardCFunction):
     def apply(self, *gradients: Any) -> Any:
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
         engine calls this."""
-        if any(one is not None for one in gradients):
-            if not takes_all() and passing.ends_at(self, self.joint):
-                return self.joint.ends(self, lasting.ALL)
-            found = self.gradients_of(gradients)
-        else:
+        joint = self.joint
+        if all(one is None for one in gradients):
             # A node of several results leads here, and those with a gradient do not depend on this
             # one: eager mode does not reach it, so it neither frees anything nor raises.
-            self.joint.passed_by(self)
+            joint.passed_by(self)
             found = (None,) * len(self.needs_input_grad)
-        if self.joint.leaves_out(gradients):
-            leaf_hooks.hold_back(self, found)
+        elif not takes_all() and passing.ends_at(self, joint):
+            return joint.ends(self, lasting.ALL)
+        else:
+            found = self.gradients_of(gradients)
+            if not joint.may_leave_out or not joint.leaves_out(gradients):
+                return found
+        leaf_hooks.hold_back(self, found)
         return found
-
-    def ends_at(self, own: int, is_asked: Callable[[], bool]) -> None:
-        """The node of these results, as bits, runs in front of this one (see `passing.asks`)."""
-        passing.asks(self, own, is_asked)
 
     def gradients_of(self, gradients: Sequence[Any]) -> Any:
         """As `apply`."""
@@ -219,6 +217,7 @@ class JointProgram:
         # whether to note what each backward frees
         lasts = lasting.lasts(plan.frees, len(plan.results))
         self._notes = self._saves and (lasts or plan.has_own_nodes)
+        self.may_leave_out = None in plan.gradients or len(plan.results) > 1
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
@@ -328,7 +327,8 @@ class JointProgram:
     # -- backward
 
     def leaves_out(self, gradients: Sequence[Any]) -> bool:
-        """Whether inputs that require a gradient may get none, given these gradients."""
+        """Whether inputs that require a gradient may get none, given these gradients, of which one
+        is there."""
         plan = self.plan
         return None in plan.gradients or any(gradients[at] is None for at in plan.results)
 
@@ -407,7 +407,6 @@ class JointProgram:
             raise used_up()
         if not used:
             self.passed_by(node)
-        # otherwise nothing is left to compare or to keep
         elif node.remaining is not None or not node.freed:
             lasting.saved_of(node, some, asked, plan)
             lasting.keep(node, some, asked, plan, self._places_of_inputs)
@@ -524,48 +523,12 @@ class JointProgram:
         if lost:
             raise gone(plan.name, min(lost))
         self._tell(why)
-        if taped and all_ordinary(gradients):
-            made = second_order.by_calls(self, node, gradients, before, numbers, results)
-            found = self._returned(node, made)
-        else:
-            found = self._by_calls(node, gradients, taped, before, numbers)
+        made = second_order.by_calls(self, node, gradients, taped, before, numbers, results)
+        found = self._returned(node, made)
         # If the calls raise too, this is eager's error; else an internal error.
         if fault is not None:
             faults.warn_of_fault(plan.name, fault, _CALLED_AGAIN)
         return found
-
-    def _by_calls(
-        self,
-        node: Any,
-        gradients: Sequence[Any],
-        taped: bool,
-        before: Sequence[Any],
-        numbers: Sequence[Any],
-    ) -> Sequence[Any]:
-        """The gradients of all inputs: the calls run again under autograd."""
-        plan = self.plan
-        points = [
-            one if one is None or not one.requires_grad else one.view_as(one) for one in before
-        ]
-        inputs = [one.clone() if at in plan.written else one for at, one in enumerate(points)]
-        inputs += numbers
-        pieces = plan.pieces_of(self.replayed(node, inputs), inputs)
-        pairs = [
-            (piece, gradients[at])
-            for piece, at in zip(pieces, plan.results, strict=True)
-            if gradients[at] is not None
-        ]
-        asked = [at for at in plan.wanted if node.needs_input_grad[self.edge_of(at)]]
-        found: Sequence[Any] = ()
-        if pairs and asked:
-            found = torch.autograd.grad(
-                [one for one, _ in pairs],
-                [points[at] for at in asked],
-                [gradient for _, gradient in pairs],
-                create_graph=taped,
-                allow_unused=True,
-            )
-        return self._returned(node, dict(zip(asked, found, strict=False)))
 
     def edge_of(self, at: int) -> int:
         """The position of the edge of the node along which this input's gradient leaves."""

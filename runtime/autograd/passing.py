@@ -69,16 +69,6 @@ def ends_at(node: Any, joint: Any) -> bool:
     return not any(map(needed_edges(node), map(joint.edge_of, joint.plan.wanted)))
 
 
-def asks(node: Any, own: int, is_asked: Callable[[], bool]) -> None:
-    """The node in front of `node` runs, of these results (as bits). `is_asked`: whether they may be
-    inputs of the backward."""
-    if not _will_run(node):
-        node.joint.ends(node, own)
-    elif is_asked():
-        before = node.asked[1] if node.asked[0] == _task() else 0
-        node.asked = _task(), before | own
-
-
 class Passed:
     """What a region's node notes of eager's nodes.
 

@@ -16,6 +16,8 @@ import torch
 from torch.autograd.function import BackwardCFunction
 
 _takes_all = torch.autograd._is_checkpoint_valid  # type: ignore[attr-defined]
+_task = torch._C._current_graph_task_id  # type: ignore[attr-defined]
+_will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
 
 
 class ResultBackward(BackwardCFunction):
@@ -28,15 +30,19 @@ class ResultBackward(BackwardCFunction):
     def apply(self, *gradients: Any) -> Any:
         """The gradients themselves."""
         if not _takes_all():
-            self.next_functions[0][0].ends_at(self.own, self._is_asked)
+            self._tell(self.next_functions[0][0])
         return gradients
 
-    def _is_asked(self) -> bool:
-        """Whether one of the results may be an input of the running backward, which keeps its
-        gradient."""
-        seen = self.next_functions[0][0].seen
-        held = [one for at in self.pieces if (one := seen[at]()) is not None]
-        return any(one.retains_grad and one.grad_fn is self for one in held)
+    def _tell(self, node: Any) -> None:
+        """Tell the node behind this one if results may be inputs of the running backward: eager
+        mode runs their operator, though nothing behind it may be needed."""
+        held = [one for at in self.pieces if (one := node.seen[at]()) is not None]
+        if not _will_run(node):
+            node.joint.ends(node, self.own)
+        # such a backward keeps their gradients
+        elif any(one.retains_grad and one.grad_fn is self for one in held):
+            task, before = _task(), node.asked
+            node.asked = task, self.own | (before[1] if before[0] == task else 0)
 
 
 def function_of(forward: Callable[..., Any], back: type) -> Any:

@@ -18,7 +18,14 @@ from torch.autograd import forward_ad
 
 from ...ir.dataclass import dataclass
 from ...ir.trace.autocast_cache import Casts
-from ...ir.trace.gradient_history import History, Run, differentiated, entered, history
+from ...ir.trace.gradient_history import (
+    Earlier,
+    History,
+    Run,
+    differentiated,
+    entered,
+    history,
+)
 from . import passing, rng_state
 
 Tensors = Sequence[torch.Tensor | None]
@@ -147,37 +154,48 @@ def by_calls(
     joint: Any,
     node: Any,
     gradients: Tensors,
+    taped: bool,
     before: Tensors,
     numbers: Sequence[Any],
     results: Tensors,
 ) -> dict[int, torch.Tensor | None]:
-    """The gradients of inputs, with a history: the calls of `joint` run again under autograd.
+    """The gradients of inputs, with a history if `taped`: the calls of `joint` run again under
+    autograd.
 
     gradients  those that `node` got; `results`: the results that it has saved, None for others
     before     the inputs of the call as they were before it, `numbers`: its numbers
     """
     plan = joint.plan
     tangents = tuple([gradients[at] for at in plan.results])
-    asked = [at for at in plan.wanted if node.needs_input_grad[joint.edge_of(at)]]
+    asked = tuple([at for at in plan.wanted if node.needs_input_grad[joint.edge_of(at)]])
     if not asked or all(one is None for one in tangents):
         return {}
-    saved = [at for at, one in enumerate(results) if one is not None]
-    key = tuple(asked), *[one is None for one in (*tangents, *results)]
-    past = joint.histories.get(key)
-    earlier = () if past is None else past.reached()
-    while True:
-        points = entered(tuple(before), tuple([results[at] for at, _ in earlier]), earlier)
+
+    def run(points: tuple[Any, ...], earlier: Earlier = ()) -> tuple[Tensors, Any]:
+        """The gradients at the points, and the results that they belong to."""
         inputs: list[Any] = list(points)
         for at in plan.written:
             inputs[at] = inputs[at].clone()
         outputs = joint.replayed(node, [*inputs, *numbers])
-        found = differentiated(
-            outputs, tuple(inputs), points, tuple(asked), tangents, plan.found, earlier
-        )
+        how = plan.found, earlier, taped
+        found = differentiated(outputs, tuple(inputs), points, asked, tangents, *how)
+        return found, plan.pieces_of(outputs, inputs)
+
+    if not taped or not all_ordinary(gradients):
+        alone = [
+            one.view_as(one) if one is not None and one.requires_grad else one for one in before
+        ]
+        return dict(zip(asked, run(tuple(alone))[0], strict=True))
+    saved = [at for at, one in enumerate(results) if one is not None]
+    key = asked, *[one is None for one in (*tangents, *results)]
+    past = joint.histories.get(key)
+    earlier = () if past is None else past.reached()
+    while True:
+        points = entered(tuple(before), tuple([results[at] for at, _ in earlier]), earlier)
+        found, pieces = run(points, earlier)
         if past is not None:
             break
-        run = Run(plan.pieces_of(outputs, inputs), points, earlier)
-        past = history(found, [run], saved)
+        past = history(found, [Run(pieces, points, earlier)], saved)
         if past.reached() == earlier:
             joint.histories[key] = past
             break

@@ -150,3 +150,60 @@ def test_a_backward_by_its_own_result_frees_what_that_needs() -> None:
         result.sum().backward(inputs=[result])
         with pytest.raises(RuntimeError, match="a second time"):
             result.sum().backward()
+
+
+# -- by results ------------------------------------------------------------------------------------
+class _Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w, x + w
+
+    @staticmethod
+    def backward(ctx, g, h):
+        x, w = ctx.saved_tensors
+        return w * g + h, x * g + h
+
+
+BY_RESULTS = {
+    "an operator that saves": lambda x, w: (x.sin() * w,),
+    "an operator that saves nothing": lambda x, w: (x.sin() + w.exp(),),
+    "results that share what they save": lambda x, w: ((h := (x * w).tanh()) * w, h.exp() + x, h.sum()),
+    "results apart": lambda x, w: (x.sin(), w.exp(), x + w),
+    "one by another": lambda x, w: ((y := x.sin() * w), (y + w.exp()).square(), y.reshape(-1)),
+    "views": lambda x, w: ((y := x * w)[0], y.t(), (w.exp() * x)[1:]),
+    "an operator of two results": lambda x, w: (*torch.var_mean(x * w, 0), w.sin()),
+    "a result without a gradient": lambda x, w: (*(x * w).cummax(0), w.exp() * x),
+    "a custom function": lambda x, w: (*_Kept.apply(x.sin(), w), w.exp()),
+}  # fmt: skip
+
+
+def _by_results(function, moves):
+    """What backwards of (result, inputs by number, whether the graph is retained) give."""
+    leaves = [t(4, 4), t(4, 4)]
+    results = [one for one in function(*leaves) if one.requires_grad]
+    everything, seen = [*results, *leaves], []
+    for at, asked, retain in moves:
+        one = results[at % len(results)]
+        inputs = [everything[k % len(everything)] for k in asked]
+        try:
+            one.backward(torch.ones_like(one), retain_graph=retain, inputs=inputs)
+        except RuntimeError as error:
+            return [*seen, str(error).split(",")[0]]
+        seen += [None if x.grad is None else x.grad.clone() for x in everything]
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.parametrize("name", BY_RESULTS)
+def test_a_backward_by_results_runs_their_operators(name: str) -> None:
+    """It frees what these have saved, and no other operator's, and raises if that is freed."""
+    jitted = graftjit.jit(BY_RESULTS[name])
+    asked = ((0,), (1,), (-1,), (0, -1), (0, 1))
+    for first in itertools.product(range(2), asked, (False, True)):
+        for second in itertools.product(range(2), asked, (False,)):
+            moves = first, second, (1, (0, 1), False)
+            ours, theirs = _by_results(jitted, moves), _by_results(BY_RESULTS[name], moves)
+            for a, b in zip(ours, theirs, strict=True):
+                assert type(a) is type(b), (moves, a, b)
+                assert torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b, (moves, a, b)
