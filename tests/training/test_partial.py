@@ -206,4 +206,5 @@ def test_a_backward_by_results_runs_their_operators(name: str) -> None:
             ours, theirs = _by_results(jitted, moves), _by_results(BY_RESULTS[name], moves)
             for a, b in zip(ours, theirs, strict=True):
                 assert type(a) is type(b), (moves, a, b)
-                assert torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b, (moves, a, b)
+                same = torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b
+                assert same, (moves, a, b)
