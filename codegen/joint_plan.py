@@ -29,6 +29,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         orders=tuple(_order(node.meta) for node in joint.tangents),
         wanted=joint.wanted,
         leaves=joint.leaves,
+        givers=joint.givers,
         gradients=halves.gradients,
         saved=halves.saved,
         witnesses=halves.witnesses,

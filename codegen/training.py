@@ -22,7 +22,7 @@ from ..ir.autograd.segments import not_divided, segments_of
 from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.passes.pipeline import PassRecord
-from ..runtime.autograd import divided, rng_state
+from ..runtime.autograd import divided, leaf_order, rng_state
 from ..runtime.autograd.joint_plan import Plan
 from ..runtime.autograd.joint_program import JointProgram
 from ..runtime.autograd.segments import Segment, SegmentedProgram
@@ -119,8 +119,9 @@ class _Maker:
 
     def complete(self, program: JointProgram, graph: Graph) -> None:
         """Give the program of a graph what it has beside forward and backward: the programs of its
-        second derivatives, and the division of its backward."""
+        second derivatives, its nodes for leaves with hooks, and the division of its backward."""
         program.second = None if self._whole is None else second_order(graph, self._whole)
+        leaf_order.watch(program)
         divided.watch(program, self._parts, self.tell_divided)
 
     def parts(

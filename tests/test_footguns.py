@@ -75,25 +75,6 @@ def test_functions_of_torch_call_what_they_called_when_they_were_compiled(
     assert graftjit.jit(lambda x: relu(x))(x).tolist() == [101, 101]
 
 
-def test_hooks_of_three_leaves_run_in_another_order_where_other_nodes_wait() -> None:
-    """Autograd's engine keeps the nodes that can run in a heap. A compiled part enters all its leaves at once, and eager enters them
-    one by one. In which order they leave the heap depends on what else is in it, which is not known when the node is made."""
-    found = []
-
-    def part(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
-        return ((a.sin() * b).exp() * c * d).sum()
-
-    for function in (part, graftjit.jit(part)):
-        seen: list[int] = []
-        leaves = [ones() for _ in range(8)]
-        for at, leaf in enumerate(leaves):
-            leaf.register_hook(lambda _, at=at, seen=seen: seen.append(at))
-        (function(*leaves[:4]) + function(*leaves[4:])).backward()
-        found.append(seen)
-    assert found[0] == [7, 6, 5, 4, 3, 2, 1, 0]
-    assert found[1] == [7, 5, 4, 6, 3, 2, 1, 0]  # silent
-
-
 def test_a_shared_node_leads_to_histories_that_only_other_results_depend_on() -> None:
     """Autograd follows all edges of the node, without a gradient where there is none. A history behind an input that has been freed
     raises, though the result does not depend on it. Hooks of leaves do not run (`runtime.autograd.leaf_hooks`)."""

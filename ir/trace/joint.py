@@ -25,7 +25,7 @@ from .autocast_cache import casts_now
 from .frees import frees_of
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
-from .inner_results import edge_of, leaves_of, passed_through
+from .inner_results import edge_of, leaves_of, nodes_behind, passed_through
 from .joint_graph import HIDDEN, Declined, Joint
 from .output_views import NoRoots, roots_of
 
@@ -68,6 +68,9 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
     found, arrived, order = made_by
+    finished = _without_history(inputs, map(wanted.__getitem__, order))
+    starts = {at: beginning(ghost) for at, ghost in inputs}
+    givers, _ = tracer.beside(_givers, functions, [starts[at] for at in finished])
     if len(ghosts) > 1 and _is_withheld(tracer, tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
@@ -92,7 +95,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         casts_now(),
         tuple(map(functions.index, functions)),
         _ranks(functions),
-        _without_history(inputs, map(wanted.__getitem__, order)),
+        finished,
+        givers,
     )
 
 
@@ -106,6 +110,17 @@ def _ranks(functions: Sequence[Any]) -> tuple[int, ...]:
     """The rank of each node of autograd by sequence number."""
     ages = [one._sequence_nr() for one in functions]
     return tuple(map(sorted(ages).index, ages))
+
+
+def _givers(_owner: Any, functions: Sequence[Any], leaves: Sequence[Ghost]) -> tuple[int, ...]:
+    """For each leaf the rank of the node that gives it the last part of its gradient: autograd runs
+    the node with the least sequence number last."""
+    found: dict[int, list[Any]] = {id(leaf): [] for leaf in leaves}
+    for node in nodes_behind(functions):
+        for one, _ in getattr(node, "next_functions", ()):
+            found.get(id(getattr(one, "variable", None)), []).append(node)
+    last = [min(found[id(leaf)], key=lambda one: one._sequence_nr()) for leaf in leaves]
+    return _ranks(last)
 
 
 def _asking(

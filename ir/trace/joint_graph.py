@@ -53,6 +53,7 @@ class Joint:
     owners      for each result the first one whose node in autograd's graph is the same
     ages        for each result the rank of its node by sequence number in autograd's graph
     leaves      the inputs that are leaves, in the order in which autograd finishes their gradients
+    givers      for each of `leaves`, the number of the node in autograd's graph that finishes it
     arrived     for each tangent, the whole gradient of its tensor: for a result its tangent, and
                 what other results add
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
@@ -88,6 +89,7 @@ class Joint:
     owners: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()
+    givers: tuple[int, ...] = ()
     arguments: tuple[frozenset[Node], ...] = ()
 
 

@@ -26,8 +26,9 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
+from ..executor.lower import consuming
 from ..executor.slices import Passing, Slices, can_slice, divided, finals
-from . import reducers
+from . import leaf_hooks, reducers
 from .joint_program import JointProgram, Kept, node_of
 from .result_nodes import function_of
 
@@ -53,14 +54,14 @@ def watch(joint: JointProgram, segments: Segments, tell: Tell) -> None:
     if not joint.plan.results or joint.plan.dirty or segments == 1:
         return
     if segments is not None or reducers.exist():
-        joint._node = Divided(joint, segments, tell)
+        joint._node, joint.by_leaves = Divided(joint, segments, tell), None
     else:
         _waiting[joint] = tell
 
 
 def _divide_waiting() -> None:
     for joint, tell in list(_waiting.items()):
-        joint._node = Divided(joint, None, tell)
+        joint._node, joint.by_leaves = Divided(joint, None, tell), None
     _waiting.clear()
 
 
@@ -75,7 +76,7 @@ class Divided:
         self._whole: Any = joint._node
         self._wanted = [joint._edges[at] for at in joint.plan.wanted]
         # None: undivided
-        self._chains: dict[Key, Chain | None] = {}
+        self._chains: dict[Key, Sliced | None] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         key: Key = ()
@@ -90,7 +91,7 @@ class Divided:
         self._chains[key] = chain
         return self._whole(*arguments) if chain is None else chain(arguments)
 
-    def _chain(self, key: Key, arguments: Sequence[Any]) -> Chain | None:
+    def _chain(self, key: Key, arguments: Sequence[Any]) -> Sliced | None:
         """The chain for leaves of reducers with these limits (`key`; empty: for all leaves)."""
         program: Any
         try:
@@ -113,7 +114,7 @@ class Divided:
             return None
         groups = [len(ends) if at is None else bisect.bisect_left(ends, at) for at in final]
         device = arguments[self._wanted[groups.index(0)]].device
-        chain = Chain(self._joint, program, groups, final, device)
+        chain = Sliced(self._joint, program, groups, final, device)
         self._tell(self._joint.plan.name, chain.n)
         return chain
 
@@ -141,26 +142,24 @@ def _ends(leaves: Sequence[tuple[Any, int]], is_full: IsFull) -> list[int]:
 
 
 class Chain:
-    """The nodes of a divided backward."""
+    """A chain of nodes in place of one. The first one runs the whole backward."""
 
     def __init__(
         self,
         joint: JointProgram,
-        program: Any,
         groups: Sequence[int],
         final: Sequence[int | None],
         device: torch.device,
     ) -> None:
-        """`groups`, `final`: for each wanted input the number of its node, and the step after which
-        its gradient is final."""
+        """`groups`, `final`: for each wanted input the number of its node, and its place among
+        those of this node (None: before the others)."""
         self.joint, self.groups, self.n = joint, groups, 1 + max(groups)
-        self._program, self._spec, self._device = program, program.spec, device
-        self._slices: dict[tuple[int, ...], Slices] = {}
+        self._device = device
         rows = [
             (group, -1 if at is None else at, number)
             for number, (group, at) in enumerate(zip(groups, final, strict=True))
         ]
-        # the wanted inputs of each node, in the order in which their gradients are final
+        # the wanted inputs of each node
         self.members = [
             [joint.plan.wanted[number] for group, _, number in sorted(rows) if group == k]
             for k in range(self.n)
@@ -168,10 +167,6 @@ class Chain:
         self._positions = [[joint._edges[at] for at in inputs] for inputs in self.members]
         self._first = _first_of(self)
         self._nodes = [self._first._node, *(_node_of(self, k) for k in range(1, self.n))]
-
-    def is_stale(self) -> bool:
-        """Whether kernels have replaced the operators of the program."""
-        return self._program.spec is not self._spec
 
     def __call__(self, arguments: tuple[Any, ...]) -> Any:
         """The results, with the nodes as their history."""
@@ -185,7 +180,34 @@ class Chain:
     def token(self) -> torch.Tensor:
         return torch.empty(0, device=self._device)
 
-    def slices_for(self, missing: tuple[int, ...]) -> tuple[Slices, Sequence[int | None]]:
+    def program_for(self, missing: tuple[int, ...]) -> tuple[Any, Sequence[int | None]]:
+        """The backward for results of which those have no gradient, and for each wanted input the
+        position of its gradient."""
+        program, places = self.joint.program_for(missing)
+        return consuming(program), places
+
+
+class Sliced(Chain):
+    """The nodes of a divided backward: each of them runs a slice."""
+
+    def __init__(
+        self,
+        joint: JointProgram,
+        program: Any,
+        groups: Sequence[int],
+        final: Sequence[int | None],
+        device: torch.device,
+    ) -> None:
+        """`final`: for each wanted input the step of `program` after which its gradient is final."""
+        super().__init__(joint, groups, final, device)
+        self._program, self._spec = program, program.spec
+        self._slices: dict[tuple[int, ...], Slices] = {}
+
+    def is_stale(self) -> bool:
+        """Whether kernels have replaced the operators of the program."""
+        return self._program.spec is not self._spec
+
+    def program_for(self, missing: tuple[int, ...]) -> tuple[Any, Sequence[int | None]]:
         """The slices of the backward for results of which those have no gradient, and for each
         wanted input the position of its gradient."""
         program: Any
@@ -217,11 +239,11 @@ class Passage:
     kept: Kept
     places: Mapping[int, int]  # wanted input -> the position of its gradient
 
-    def __init__(self, found: Mapping[int, Any] | None = None) -> None:
+    def __init__(self, found: dict[int, Any] | None = None) -> None:
         self.found = found
         self.seen: dict[int, torch.Tensor] = {}  # copies, only where they are checked
 
-    def next(self, inputs: Sequence[int]) -> Mapping[int, Any]:
+    def next(self, inputs: Sequence[int]) -> dict[int, Any]:
         """The gradients of the next node's inputs."""
         if self.found is not None:
             return self.found
@@ -259,13 +281,16 @@ class FurtherBackward(BackwardCFunction):
         """The gradients of this node's inputs. Autograd's engine calls this."""
         inputs, asked = self.chain.members[self.number], self.needs_input_grad[:-1]
         if token is None:
+            leaf_hooks.hold_back(self, (None,) * len(inputs))
             return (None,) * (len(asked) + 1)
         passage = token.passage
         found = passage.next(inputs)
-        returned = [
-            found.get(at) if wanted else None for at, wanted in zip(inputs, asked, strict=False)
-        ]
+        # no second reference: a leaf takes a gradient that only the engine holds without a copy
+        returned = [found.pop(at, None) for at in inputs]
+        returned = [one if wanted else None for one, wanted in zip(returned, asked, strict=False)]
         passage.compare(dict(zip(inputs, returned, strict=True)))
+        if any(one is None for one in returned):
+            leaf_hooks.hold_back(self, returned)
         if len(asked) > len(inputs):
             returned.append(token if asked[-1] else None)
         return (*returned, None)
@@ -284,7 +309,7 @@ def _node_of(chain: Chain, number: int) -> Any:
 
 class _First(JointProgram):
     """The program of a chain's first node. Its arguments are the inputs of the first group, the
-    token, and the arguments of the undivided node in a tuple."""
+    token, and the arguments of the node in whose place the chain is, in a tuple."""
 
     chain: Chain
 
@@ -292,7 +317,7 @@ class _First(JointProgram):
         return super().forwards(node, *arguments[-1])
 
     def _built(self, missing: tuple[int, ...]) -> Any:
-        slices, places = self.chain.slices_for(missing)
+        run, places = self.chain.program_for(missing)
         rows = [
             (at, place)
             for at, place in zip(self.plan.wanted, places, strict=True)
@@ -301,7 +326,7 @@ class _First(JointProgram):
         pairs: list[tuple[int, Any]] = [
             (self._edges[at], place) for at, place in rows if at in self._edges
         ]
-        made = (slices, dict(rows)), [*pairs, (self._token_at, "token")]
+        made = (run, dict(rows)), [*pairs, (self._token_at, "token")]
         return self._backwards.setdefault(missing, made)  # type: ignore[arg-type]
 
     @property
@@ -311,9 +336,13 @@ class _First(JointProgram):
     def _run(
         self, run: Any, arguments: list[Any], node: Any, gradients: Sequence[Any], kept: Kept
     ) -> Any:
-        slices, places = run
+        program, places = run
+        if not isinstance(program, Slices):
+            found = program(arguments)
+            rest = {at: found[place] for at, place in places.items() if at not in self._edges}
+            return {**dict(enumerate(found)), "token": self._carrying(Passage(rest))}
         passage = Passage()
-        passage.passing, passage.places = slices.begin(arguments), places
+        passage.passing, passage.places = program.begin(arguments), places
         passage.first, passage.node, passage.gradients, passage.kept = self, node, gradients, kept
         made: dict[Any, torch.Tensor] = passage.passing.next()  # type: ignore[assignment]
         if self._twin is not None:
@@ -328,6 +357,14 @@ class _First(JointProgram):
 
     def edge_of(self, at: int) -> int:
         return self._edges.get(at, self._token_at)
+
+    def behind(self, function: Any, at: int) -> Any:
+        members = self.chain.members
+        for some in members[1:] if at not in self._edges else ():
+            if at in some:
+                return function.next_functions[some.index(at)][0]
+            function = function.next_functions[-1][0]
+        return function
 
     def _returned(self, node: Any, found: Mapping[int, Any]) -> Sequence[Any]:
         first = {at: one for at, one in found.items() if at in self._edges}

@@ -5,7 +5,7 @@ number. The nodes that accumulate gradients have the greatest number, so they ru
 node, but in which order they leave the heap depends on that in which they entered it. Hooks on
 leaves see this order. A compiled region returns all its gradients at once; `arranged` gives the
 order of the edges for which they leave the heap in a given order. If other nodes wait in the heap
-at that time, this holds for two leaves only.
+at that time, this holds for two leaves only (`runtime.autograd.leaf_order`).
 """
 
 from __future__ import annotations

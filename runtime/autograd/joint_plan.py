@@ -31,6 +31,7 @@ class Plan:
     orders      for each, the order of its dimensions in memory; None: in order
     wanted      inputs that get a gradient: those that autograd reaches from a result
     leaves      those that are leaves, in the order in which eager finishes their gradients
+    givers      for each of those, the number of the operator that finishes it in eager
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
@@ -63,6 +64,7 @@ class Plan:
     orders: tuple[tuple[int, ...] | None, ...]
     wanted: tuple[int, ...]
     leaves: tuple[int, ...]
+    givers: tuple[int, ...]
     gradients: tuple[int | None, ...]
     saved: tuple[tuple[str, Any], ...]
     witnesses: tuple[int, ...]
@@ -93,3 +95,23 @@ class Plan:
     def kept_beside(self, others: Container[int]) -> list[int]:
         """The inputs to keep for a backward that is itself differentiated, beside `others`."""
         return [at for at in range(self.n_tensors) if at not in others and at not in self.before]
+
+
+def number_of(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
+    """One of `Plan.numbers` in a call with these inputs."""
+    what, position, *dim = where
+    value = inputs[position]
+    if what == "number":
+        return value
+    return value.size(dim[0]) if what == "size" else value.stride(dim[0])
+
+
+def laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
+    """The gradient in the memory layout that its program takes: dense, with dimensions in this
+    order (None: in order; see `Plan.orders`)."""
+    if order is None:
+        return gradient.contiguous()
+    turned = gradient.permute(order)
+    if turned.is_contiguous():
+        return gradient
+    return turned.contiguous().permute([order.index(dim) for dim in range(len(order))])

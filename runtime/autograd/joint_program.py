@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.autograd.function import BackwardCFunction
+from torch.utils.hooks import RemovableHandle
 
 from ...ir.trace.autocast_cache import Casts, casts_now
 from ..errors import Begun, CheckError, GraftError
@@ -36,7 +37,7 @@ from . import (
 from .edge_order import arranged
 from .freed_graph import used_up
 from .held_inputs import Held, Holder, gone, inputs_of
-from .joint_plan import Plan
+from .joint_plan import Plan, laid_out, number_of
 from .passing import takes_all
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
@@ -226,6 +227,8 @@ class JointProgram:
         self._passed = chosen(passed)
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
+        # Makes a chain of nodes, if some leaves have hooks (`runtime.autograd.leaf_order`).
+        self.by_leaves: Callable[[Sequence[Any]], Any] | None = None
         # What gradients lead to where the calls run again.
         self.histories: dict[Any, Any] = {}
         self._node = node_of(self) if plan.results else None
@@ -266,7 +269,7 @@ class JointProgram:
                 pieces = self._forward(*inputs)
         else:
             try:
-                pieces = self._node(*self._passed(inputs), inputs)
+                pieces = self._joined(*self._passed(inputs), inputs)
             except Exception as error:
                 if saving_hooks.raised_by(error, JointProgram.forwards.__code__):
                     raise Begun(error) from None
@@ -279,6 +282,12 @@ class JointProgram:
         return self._tail(*inputs[:n], *pieces, *inputs[n:])
 
     # -- forward
+
+    def _joined(self, *arguments: Any) -> Any:
+        """The pieces, with the node as their history."""
+        # no hook at all has been made in most processes
+        chain = self.by_leaves and RemovableHandle.next_id and self.by_leaves(arguments)
+        return chain(arguments) if chain else self._node(*arguments)  # type: ignore[misc]
 
     def forwards(self, node: Any, *arguments: Any) -> Tensors:
         """Run the forward, save what the backward reads in the node, and return the pieces. The
@@ -309,7 +318,9 @@ class JointProgram:
             node.current = current_inputs.kept(inputs, made, self._current, plan.parameters)
         node.materialize_grads = False
         node.call = (
-            () if self._only_tensors else tuple([_number(where, inputs) for where in plan.numbers]),
+            ()
+            if self._only_tensors
+            else tuple([number_of(where, inputs) for where in plan.numbers]),
             () if self._only_tensors else inputs[plan.n_tensors :],
             held,
         )
@@ -362,7 +373,7 @@ class JointProgram:
             for one, order in zip(given, orders, strict=True):
                 if one is not None:
                     arguments.append(
-                        one if order is None and one.is_contiguous() else _laid_out(one, order)
+                        one if order is None and one.is_contiguous() else laid_out(one, order)
                     )
             arguments += numbers
             made = self._run(run, arguments, node, gradients, (inputs, call))
@@ -534,6 +545,11 @@ class JointProgram:
         """The position of the edge of the node along which this input's gradient leaves."""
         return self._edges[at]
 
+    def behind(self, function: Any, _at: int) -> Any:
+        """The node of autograd that takes this input's gradient; `function`: what is behind the
+        edge."""
+        return function
+
     def _returned(self, node: Any, found: Mapping[int, Any]) -> Sequence[Any]:
         """What the node returns for these gradients of inputs."""
         returned: list[Any] = [None] * len(node.needs_input_grad)
@@ -560,12 +576,11 @@ class JointProgram:
         if second_order.is_observed():
             return "a mode or hooks on saved tensors see single operators"
         given = [gradients[at] for at in plan.results]
-        is_needed = passing.needed_edges(node)
-        asked = [at for at in plan.wanted if is_needed(self.edge_of(at))]
+        asked = list(filter(passing.needed_inputs(node, self), plan.wanted))
         if not asked or all(one is None for one in given):
             return self._returned(node, {})
         tangents = [
-            None if one is None else _laid_out(one, order)
+            None if one is None else laid_out(one, order)
             for one, order in zip(given, plan.orders, strict=True)
         ]
         random = node.random if plan.random else None
@@ -599,22 +614,3 @@ class JointProgram:
         before, lost = inputs_of(held, dict(zip(self._inputs_saved, saved, strict=True)))
         inputs = [before.get(at) for at in range(plan.n_tensors)]
         return inputs, further, lost.difference(plan.written)
-
-
-def _number(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
-    what, position, *dim = where
-    value = inputs[position]
-    if what == "number":
-        return value
-    return value.size(dim[0]) if what == "size" else value.stride(dim[0])
-
-
-def _laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
-    """The gradient in the memory layout that its program takes: dense, with dimensions in this
-    order (None: in order)."""
-    if order is None:
-        return gradient.contiguous()
-    turned = gradient.permute(order)
-    if turned.is_contiguous():
-        return gradient
-    return turned.contiguous().permute([order.index(dim) for dim in range(len(order))])

@@ -29,16 +29,18 @@ takes_all = torch.autograd._is_checkpoint_valid  # type: ignore[attr-defined]
 next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
-def needed_edges(node: Any) -> Callable[[int], bool]:
-    """A predicate: whether the running backward uses the gradient of an edge of `node`."""
+def needed_inputs(node: Any, joint: Any) -> Callable[[int], bool]:
+    """A predicate: whether the running backward uses the gradient of an input of `joint`, the
+    program of `node`."""
     functions, asked = node.next_functions, node.needs_input_grad
 
-    def is_needed(edge: int) -> bool:
+    def is_needed(at: int) -> bool:
+        edge = joint.edge_of(at)
         behind = functions[edge][0]
         if behind is None or not asked[edge]:
             return False
         try:
-            return bool(_will_run(behind))
+            return bool(_will_run(joint.behind(behind, at)))
         # a leaf whose gradient is requested by name
         except RuntimeError:
             return True
@@ -51,8 +53,8 @@ def needed(node: Any, joint: Any) -> int:
     uses. `joint`: the program of the node."""
     if takes_all():
         return ALL
-    is_needed, plan = needed_edges(node), joint.plan
-    some = [at for at in plan.wanted if is_needed(joint.edge_of(at))]
+    plan = joint.plan
+    some = list(filter(needed_inputs(node, joint), plan.wanted))
     if some and len(some) == len(plan.wanted):
         return ALL
     own = node.asked[1] if node.asked[0] == _task() else 0
@@ -66,7 +68,7 @@ def ends_at(node: Any, joint: Any) -> bool:
     the engine uses no gradient behind them."""
     if takes_all() or joint.plan.has_own_nodes:
         return False
-    return not any(map(needed_edges(node), map(joint.edge_of, joint.plan.wanted)))
+    return not any(map(needed_inputs(node, joint), joint.plan.wanted))
 
 
 class Passed:
@@ -138,12 +140,12 @@ class Passed:
         of, found = self._needed
         if of is history:
             return found
-        if self._is_needed is None:
-            self._is_needed = needed_edges(node)
         joint, found = node.joint, 0
+        if self._is_needed is None:
+            self._is_needed = needed_inputs(node, joint)
         for at, nodes in history.points.items():
             further = nodes & ~found and at in joint.plan.wanted
-            if further and self._is_needed(joint.edge_of(at)):
+            if further and self._is_needed(at):
                 found |= nodes
         self._needed = history, found
         return found

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...ir.trace.reentrant import asked, require_whole
-from .passing import needed_edges
+from .passing import needed_inputs
 
 
 class Refusing:
@@ -19,9 +19,9 @@ class Refusing:
 
     def apply(self: Any, *gradients: Any) -> Any:
         """As the node's own `apply`. Raises RuntimeError as eager mode does."""
-        edges = map(self.joint.edge_of, self.joint.plan.refusing)
+        joint = self.joint
         valid = torch.autograd._is_checkpoint_valid()  # type: ignore[attr-defined]
-        if not valid and any(map(needed_edges(self), edges)):
+        if not valid and any(map(needed_inputs(self, joint), joint.plan.refusing)):
             require_whole()
         with asked():
             return super().apply(*gradients)  # type: ignore[misc]

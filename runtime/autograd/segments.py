@@ -111,7 +111,7 @@ class Segment(JointProgram):
             edges = tuple([run.inputs[at] if at in self.rewrites else one for at, one in pairs])
         if self.place.written:
             inner = (*inner, *self._written_of(run.inputs))
-        pieces = self._node(*edges, *inner, run)  # type: ignore[misc]
+        pieces = self._joined(*edges, *inner, run)
         return pieces if self._apart is None else self._apart(pieces)
 
     def forwards(self, node: Any, *arguments: Any) -> Tensors:

@@ -90,7 +90,7 @@ class Moves:
         self.weights = [self.weight(one) for one in self.results]
         self.seen: list[Any] = [one.detach().clone() for one in results]
         # By hook: the order among leaves is autograd's (tests/test_footguns.py).
-        self.heard: list[list[T]] = []
+        self.heard: list[list[T | None]] = []
         self.handles: list[Any] = []
         self.seen.append(torch.rand(2))
 
@@ -178,9 +178,10 @@ class Moves:
         self.heard.append([])
         half = self.choose.random() < 0.5
 
-        def heard(g: T) -> T | None:
-            self.heard[at].append(g.clone())
-            return g * 0.5 if half else None
+        def heard(g: T | None) -> T | None:
+            # None at a leaf that a node leads to without a gradient
+            self.heard[at].append(None if g is None else g.clone())
+            return g * 0.5 if half and g is not None else None
 
         self.handles.append(on.register_hook(heard))
 

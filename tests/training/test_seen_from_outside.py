@@ -282,6 +282,79 @@ def test_hooks_of_leaves_run_in_the_order_of_eager(function: Any) -> None:
     assert not jitted.report().break_count
 
 
+def chained(a: T, b: T, c: T, d: T) -> T:
+    return ((a.sin() * b).exp() * c * d).sum()
+
+
+def several_of_one(a: T, b: T, c: T, d: T) -> Any:
+    h = (a * b).tanh()
+    return h * c, (h.exp() + d).sum()
+
+
+def one_after_another(a: T, b: T, c: T, d: T) -> Any:
+    h = a.sin() * b
+    return h, (h * c).exp() * d
+
+
+@pytest.mark.parametrize("function", [chained, several_of_one, one_after_another])
+@pytest.mark.parametrize("hooked", [(0, 1, 2, 3), (0, 2, 3), (1, 2, 3)])
+def test_hooks_of_leaves_run_in_the_order_of_eager_where_other_nodes_wait(
+    function: Any, hooked: Any
+) -> None:
+    """Autograd's engine keeps the nodes that can run in a heap: the order in which leaves that
+    enter it together leave it depends on what else is in it."""
+    jitted = graftjit.jit(function)
+    orders = []
+    for one in (function, jitted, jitted):
+        given = [torch.full((4,), 0.5, requires_grad=True) for _ in range(12)]
+        order: list[str] = []
+        for at, leaf in enumerate(given):
+            if at % 4 in hooked:
+                leaf.register_hook(lambda _, at=at, order=order: order.append(f"{at}"))
+                leaf.register_post_accumulate_grad_hook(
+                    lambda p, at=at, order=order: order.append(f"{at} {p.grad.tolist()}")
+                )
+        found = [one(*given[k : k + 4]) for k in (0, 4, 8)]
+        parts = [part for some in found for part in (some if isinstance(some, tuple) else (some,))]
+        sum(part.sum() for part in parts).backward()
+        orders.append(order)
+    assert orders[0] == orders[1] == orders[2]
+    assert not jitted.report().break_count
+
+
+def test_leaves_with_hooks_in_backwards_of_some_results_and_inputs() -> None:
+    """Leaves without a gradient run no hooks; gradients of chosen tensors and second derivatives
+    are those of eager mode, and so is what they free."""
+    jitted = graftjit.jit(several_of_one)
+    found: list[list[Any]] = []
+    for one in (several_of_one, jitted):
+        given = [torch.full((4,), 0.5, dtype=torch.float64, requires_grad=True) for _ in range(4)]
+        seen: list[Any] = []
+        for at, leaf in enumerate(given):
+            leaf.register_hook(lambda g, at=at, seen=seen: seen.extend([at, g.clone()]))
+        first, second = one(*given)
+        second.backward(retain_graph=True)
+        for asked in ([given[2]], [given[0], given[3]], given):
+            gradients = torch.autograd.grad(
+                [first, second],
+                asked,
+                [torch.ones_like(first), torch.ones_like(second)],
+                retain_graph=True,
+            )
+            seen += gradients
+        (slope,) = torch.autograd.grad(second, given[0], create_graph=True)
+        seen += torch.autograd.grad(slope.sum(), given[:2])
+        first, second = one(*given)
+        first.sum().backward(inputs=[given[2]])
+        second.backward()
+        with pytest.raises(RuntimeError, match="a second time"):
+            first.sum().backward()
+        seen += [leaf.grad for leaf in given]
+        found.append(seen)
+    for a, b in zip(*found, strict=True):
+        assert torch.allclose(a, b) if isinstance(a, torch.Tensor) else a == b, (a, b)
+
+
 @pytest.mark.parametrize("n", range(1, 18))
 def test_the_order_in_which_leaves_leave_the_heap(n: int) -> None:
     """That of the engine that this torch has."""
