@@ -24,6 +24,7 @@ from ..errors import Begun, CheckError, GraftError
 from ..executor.lower import consuming
 from ..process import faults
 from . import (
+    batched,
     current_inputs,
     custom_function,
     lasting,
@@ -38,7 +39,6 @@ from .edge_order import arranged
 from .freed_graph import used_up
 from .held_inputs import Held, Holder, gone, inputs_of
 from .joint_plan import Plan, laid_out, number_of
-from .passing import takes_all
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
@@ -111,7 +111,7 @@ class GraftBackward(BackwardCFunction):
             # one: eager mode does not reach it, so it neither frees anything nor raises.
             joint.passed_by(self)
             found = (None,) * len(self.needs_input_grad)
-        elif not takes_all() and passing.ends_at(self, joint):
+        elif not passing.takes_all() and passing.ends_at(self, joint):
             return joint.ends(self, lasting.ALL)
         else:
             found = self.gradients_of(gradients)
@@ -343,8 +343,8 @@ class JointProgram:
         plan = self.plan
         return None in plan.gradients or any(gradients[at] is None for at in plan.results)
 
-    def backwards(self, node: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-        """The gradients of all inputs."""
+    def backwards(self, node: Any, gradients: Sequence[Any], keep: bool = False) -> Sequence[Any]:
+        """The gradients of all inputs. `keep`: what is saved."""
         plan = self.plan
         if node.passed is not None:
             node.passed.run(node, gradients)
@@ -367,7 +367,8 @@ class JointProgram:
             arguments += current_inputs.read(node.current)
         inputs = self._saved_inputs(arguments)
         call = numbers, _, _ = node.call
-        self.release(node, gradients)
+        if not keep:
+            self.release(node, gradients)
         failed: Exception | None = None
         try:
             for one, order in zip(given, orders, strict=True):
@@ -532,7 +533,10 @@ class JointProgram:
                 return done
             why = f"{why}: {done if fault is None else fault}"
         if lost:
-            raise gone(plan.name, min(lost))
+            found = None if taped else batched.one_by_one(self, node, gradients)
+            if found is None:
+                raise gone(plan.name, min(lost))
+            return found
         self._tell(why)
         made = second_order.by_calls(self, node, gradients, taped, before, numbers, results)
         found = self._returned(node, made)

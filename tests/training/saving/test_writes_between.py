@@ -94,13 +94,35 @@ def test_a_write_between_forward_and_backward(function: Any) -> None:
     assert jitted.report().break_count == 0
 
 
-def _outcome(function: Any, at: int, written: int) -> Any:
+BATCHED = {
+    "one result": lambda a, b: ((a * 2 + 1).sum(0) * b.sum(1, keepdim=True),),
+    "what is saved is a result": lambda a, b: ((a.exp() + b).sum(1),),
+    "several results": lambda a, b: ((h := (a * 3).tanh()) * 2, (h + b.exp()).sum(), b - 1),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_batched_gradients_after_a_write_to_what_eager_mode_does_not_save(name: str) -> None:
+    """The calls of the region would run with other values."""
+    function, jitted = BATCHED[name], graftjit.jit(BATCHED[name])
+    n = len(function(torch.ones(2, 4), torch.ones(2, 4)))
+    for at in range(n):
+        found = [_outcome(each, at, -1, batched=True) for each in (function, jitted)]
+        assert not isinstance(found[0], str)
+        torch.testing.assert_close(*found)
+
+
+def _outcome(function: Any, at: int, written: int, batched: bool = False) -> Any:
     """The gradients of a result after a write to a result, or to an argument (~position)."""
     generator = torch.Generator().manual_seed(0)
     leaves = [torch.randn(2, 4, generator=generator).requires_grad_() for _ in range(2)]
     results = function(*leaves)
     (results[written] if written >= 0 else leaves[~written]).detach().mul_(1.25)
+    weights = torch.ones_like(results[at])
+    weights = torch.stack([weights, weights * 2]) if batched else weights
     try:
-        return torch.autograd.grad(results[at].sum(), leaves, allow_unused=True)
+        return torch.autograd.grad(
+            results[at], leaves, weights, allow_unused=True, is_grads_batched=batched
+        )
     except RuntimeError as error:
         return str(error).split(":")[0]
