@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from ..ir.autograd.before import wanted_before
 from ..ir.autograd.partial_backward import met_by_custom, readers
 from ..ir.autograd.partition import Halves
@@ -32,7 +34,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         givers=joint.givers,
         gradients=halves.gradients,
         saved=halves.saved,
-        witnesses=halves.witnesses,
+        witnesses=(*halves.witnesses, *_arguments(graph, halves)),
         dirty=dirty,
         frees=joint.frees,
         parameters=joint.parameters,
@@ -49,6 +51,21 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         # Autograd counts the version of an input that the node writes once more.
         needs=() if dirty else _needs(halves, len(joint.results)),
     )
+
+
+def _arguments(graph: Graph, halves: Halves) -> list[int]:
+    """The inputs that are arguments of regions and that the backward does not read, as witnesses:
+    eager mode compares their versions when it computes the region again. None for several results,
+    of which some may need no region."""
+    joint, kinds = graph.joint, [kind for kind, _ in halves.saved]
+    if not joint.arguments or len(joint.results) > 1:
+        return []
+    known = {at for kind, at in halves.saved if kind in ("input", "current")} | {*graph.written}
+    given = joint.kept.intersection(chain(*joint.arguments))
+    first = len(joint.pieces) + kinds.count("made") + kinds.count("constant")
+    return [
+        first + node.target for node in graph.inputs if node in given and node.target not in known
+    ]
 
 
 def _needs(halves: Halves, n_results: int) -> tuple[frozenset[int], ...]:

@@ -208,6 +208,7 @@ class _Segment:
             tangents=tuple(joint.tangents[at] for at in self.segment.results),
             wanted=wanted,
             gradients=self._gradients(wanted),
+            arguments=(),
             names=tuple(joint.names[at] for at in self.segment.results),
             owners=tuple(map(owners.index, owners)),
             ages=tuple(joint.ages[at] for at in self.segment.results),

@@ -149,16 +149,14 @@ def memory_read(
     nodes: Iterable[Node], pieces: Sequence[Node], arguments: Sequence[Collection[Node]] = ()
 ) -> frozenset[Node]:
     """The memory of inputs, constants and pieces that autograd saves for these nodes of a backward:
-    what they read, but of what regions read only the `arguments` of these regions."""
-    memory = {root(node) for node in pieces}
-    return frozenset(
-        origin
-        for node in nodes
-        for operand in reads(node)
-        if (origin := root(operand)).op in ("input", "constant") or origin in memory
-        if node.target is not again
-        or (node.args[1] != NO_REGION and origin in arguments[node.args[1]])
-    )
+    what they read, but of what regions read only the `arguments` of these regions, all of them."""
+    memory, read = {root(node) for node in pieces}, set[Node]()
+    for node in nodes:
+        if node.target is not again:
+            read.update(map(root, reads(node)))
+        elif node.args[1] != NO_REGION:
+            read.update(arguments[node.args[1]])
+    return frozenset(one for one in read if one.op in ("input", "constant") or one in memory)
 
 
 def _why_not(tracer: Tracer, ghosts: Sequence[Ghost], leaves: Sequence[Ghost]) -> str:

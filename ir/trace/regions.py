@@ -216,8 +216,12 @@ class Regions:
 
 def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[Region]) -> Joint:
     """The joint with these nodes. Memory that regions alone read is not saved by autograd, but the
-    arguments of their functions are."""
-    now, arguments = copies.now, tuple(frozenset(region.arguments) for region in regions)
+    arguments of their functions are: those of a region inside another one only when that runs again.
+    """
+    now = copies.now
+    arguments = tuple(
+        frozenset(region.arguments if region.outer is None else ()) for region in regions
+    )
     return replace(
         joint,
         nodes=tuple(nodes),
