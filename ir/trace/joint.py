@@ -68,9 +68,6 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
     found, arrived, order = made_by
-    finished = _without_history(inputs, map(wanted.__getitem__, order))
-    starts = {at: beginning(ghost) for at, ghost in inputs}
-    givers, _ = tracer.beside(_givers, functions, [starts[at] for at in finished])
     if len(ghosts) > 1 and _is_withheld(tracer, tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
@@ -95,9 +92,19 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         casts_now(),
         tuple(map(functions.index, functions)),
         _ranks(functions),
-        finished,
-        givers,
+        *_finished(tracer, inputs, functions, map(wanted.__getitem__, order)),
     )
+
+
+def _finished(
+    tracer: Tracer,
+    inputs: Sequence[tuple[int, Ghost]],
+    functions: Sequence[Any],
+    some: Iterable[int],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those of some inputs that are leaves, and what `_givers` says of them."""
+    starts, finished = dict(inputs), _without_history(inputs, some)
+    return finished, tracer.beside(_givers, functions, [starts[at] for at in finished])[0]
 
 
 def _without_history(inputs: Iterable[tuple[int, Ghost]], some: Iterable[int]) -> tuple[int, ...]:

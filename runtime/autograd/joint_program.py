@@ -172,6 +172,8 @@ class JointProgram:
     tensors raised. `packs`: such hooks see what it saves."""
 
     tells_begun = packs = True
+    # makes a chain of nodes, if some leaves have hooks (`runtime.autograd.leaf_order`)
+    by_leaves: Callable[[Sequence[Any]], Any] | None = None
 
     def __init__(
         self,
@@ -227,8 +229,6 @@ class JointProgram:
         self._passed = chosen(passed)
         # The gradients as programs, for a backward that is itself differentiated.
         self.second: second_order.SecondOrder | None = None
-        # Makes a chain of nodes, if some leaves have hooks (`runtime.autograd.leaf_order`).
-        self.by_leaves: Callable[[Sequence[Any]], Any] | None = None
         # What gradients lead to where the calls run again.
         self.histories: dict[Any, Any] = {}
         self._node = node_of(self) if plan.results else None
