@@ -65,6 +65,7 @@ from .torch_models.context_managers import GRAD_MODES
 from .torch_models.nested_traces import lift
 from .values import symbolic_numbers
 from .values.containers import NotConstant
+from .values.effects import is_undone
 from .values.frames import Frame, Scope, has_two_of_a_name, make_frame
 from .values.value import Tensor, Unread, Value
 
@@ -366,6 +367,7 @@ class _Attempt:
         m = self.machine
         if m.modes:
             raise PlainFrame("PL203", "the frame returns inside a with block", m.where)
+        m.journal.effects[:] = [one for one in m.journal.effects if not is_undone(one)]
         if not self.tracer.recorded and (m.journal.effects or not m.inputs):
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
             return Capture("plain", _types_only(self.rows()), plain=record)

@@ -277,6 +277,9 @@ def _report(unit: Any, before: dict[int, int] | None = None) -> Report:
     """The report on a unit and on frames met below it. With `before` (number of calls of each
     state, by id), also on everything called since, whichever unit compiled it."""
     rows = [*unit.counted(), *frame_policy.counted(unit)]
+    for region in unit.transformed.values():
+        for below in region.units():
+            rows += below.counted()
     if before is not None:
         listed = {id(state) for state, _ in rows}
         everywhere = frame_policy.everywhere()

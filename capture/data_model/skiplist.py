@@ -59,6 +59,7 @@ _MODULES: dict[str, str | None] = {
     "torch._higher_order_ops": "GB124",
     "graftjit.runtime": "GB135",
     "graftjit.runtime.autograd.differentiate": None,
+    "graftjit.runtime.autograd.transformed": None,
     "graftjit.dispatch.unit": "GB135",
     "graftjit.jit": "GB135",
     "graftjit.context": "GB118",

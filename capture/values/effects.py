@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.dataclass import dataclass
+from ...runtime.guards.sources import Source
 from .frames import Scope
-from .value import Token, Value
+from .value import Const, Dict, Token, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,22 @@ class Called:
 
 
 Effect = SetAttr | SetGlobal | Written | Filled | SetVariable | Called
+
+
+def is_undone(effect: Effect) -> bool:
+    """Whether a write to items of a dict leaves what the dict had, each under its own key: so
+    `torch.func.functional_call` puts a module's parameters back."""
+    if not isinstance(effect, Written) or not isinstance(effect.target, Dict):
+        return False
+    target = effect.target
+    if target.whole or target.moves or type(target.origin) is not dict or not target.placed:
+        return False
+    for frozen in target.placed:
+        key, value = target.items.get(frozen, (None, None))
+        if not isinstance(key, Const) or value is None:
+            return False
+        if value.source != Source("item", target.source, key.value):
+            return False
+        if getattr(value, "origin", None) is not target.origin.get(key.value, effect):
+            return False
+    return True

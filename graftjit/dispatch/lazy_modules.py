@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from ..capture.emit import ahead, resume
     from ..codegen import backend
     from ..runtime.guards import compiler, mirror
+    from . import transforms
 
-__all__ = ["ahead", "backend", "capture", "compiler", "mirror", "resume"]
+__all__ = ["ahead", "backend", "capture", "compiler", "mirror", "resume", "transforms"]
 
 _PLACES = {
     "ahead": "..capture.emit.ahead",
@@ -25,6 +26,7 @@ _PLACES = {
     "compiler": "..runtime.guards.compiler",
     "mirror": "..runtime.guards.mirror",
     "resume": "..capture.emit.resume",
+    "transforms": ".transforms",
 }
 
 # Not for type checkers, which report names that are not imported above.

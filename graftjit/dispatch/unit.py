@@ -18,14 +18,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._device import DeviceContext
 
 from ..runtime import _native
 from ..runtime.errors import Begun, BreakError, CheckError, GraftError, InternalError
 from ..runtime.events import events, observers, progress
 from ..runtime.guards import weak_rows
 from ..runtime.guards.dynamic_sizes import Variation
-from ..runtime.guards.interpreter_state import State, snapshot
 from ..runtime.guards.weak_ref import Living
 from ..runtime.process import beside, faults, own_builtins
 from ..runtime.process.options import JitConfig, number_of
@@ -37,6 +35,7 @@ from . import lazy_modules as lazy
 from . import unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Eviction, change_of
+from .refusals import refused
 from .shared_entries import (
     SHARED,
     Made,
@@ -75,6 +74,8 @@ class Unit:
         # hook. So a state, its entries and its events die when no code can run them.
         self._states: dict[int, weakref.ref[Any]] = {}
         self._met: list[weakref.ref[types.CodeType]] = []
+        # What it computes under transforms of torch.func: see `transforms`.
+        self.transformed: dict[Any, Any] = {}
         # States whose misses ran in plain Python because of a replaced builtin, with its name.
         self.unreported: dict[Any, str] = {}
         self._compiling = 0.0  # seconds of this capture spent on compiling its graph
@@ -160,6 +161,7 @@ class Unit:
 
     def reset(self) -> None:
         """Drop all entries and events."""
+        self.transformed.clear()
         for state in self.states:
             for entry in state.entries:
                 self._forget(entry)
@@ -198,10 +200,12 @@ class Unit:
             return None
         self._tell_late()
         beside.leave_ours_alone()
-        refused = _refused()
+        refused = self._refused()
         if refused is not None:
-            self._tell_plain(state, *refused)
-            return None
+            found = self._under_transforms(state, refused[0])
+            if found is None:
+                self._tell_plain(state, *refused)
+            return found
         before = state.entries
         entry = next(SESSION.entries)
         with TURNS.turn() as got, SESSION.working_for(state, code.co_qualname, entry):
@@ -213,6 +217,19 @@ class Unit:
             found = found or self._guarded_miss(state, code, view)
             KEEPER.remember()  # modules that the miss has imported
             return found
+
+    def _refused(self) -> tuple[str, str] | None:
+        """Why nothing may be captured now."""
+        return refused()
+
+    def _under_transforms(self, state: Any, code: str) -> Any:
+        """An entry for a call under transforms of torch.func; None if there is none."""
+        face = self.face() if code == "PL209" and self.face else None
+        if face is None or face.__wrapped__.__code__ is not state.code:
+            return None
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            return None
+        return lazy.transforms.entry_for(self, state, lazy.compiler, face.__wrapped__)
 
     def _tell_late(self) -> None:
         """Report calls that ran in plain Python while a builtin was replaced. At that time graftjit
@@ -283,6 +300,7 @@ class Unit:
             )
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
+        self._accept(made)
         self._check_own_frame(made, view)
         if change is not None:
             unit_events.recompiled(state, change, view)
@@ -291,6 +309,9 @@ class Unit:
             first_state(state).eviction, made.graph is not None and bool(made.graph.nodes)
         )
         return self._publish(state, code, made, resumes, stages)
+
+    def _accept(self, made: Capture) -> None:
+        """Raise BreakError if this unit has no use for such a capture."""
 
     def _check_own_frame(self, made: Capture, view: FrameView) -> None:
         """Check that the guards hold for their own frame, unless another thread has changed it."""
@@ -581,30 +602,6 @@ def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | Non
     found = scope.get("__builtins__", builtins)
     names = found.__dict__ if isinstance(found, types.ModuleType) else found
     return lazy.mirror.FrameView(code, values, scope, names, closure)
-
-
-def _refused() -> tuple[str, str] | None:
-    """Why nothing may be captured now: graftjit is disabled, or a mode is active that the trace
-    does not model."""
-    if SESSION.options.disable:
-        return "PL206", "GRAFTJIT_DISABLE is set"
-    now = snapshot()
-    if now.plain or _default_device_only(now):
-        return None
-    names = [*now.modes, *now.dispatch, now.functorch[0], "a tracer" if now.tracing else ""]
-    names.append("anomaly mode" if now.watched and now.grad_mode else "")
-    names.append("forward AD" if now.forward_level >= 0 else "")
-    names.append("no dispatch to Python" if now.unheard else "")
-    names.append(now.torch_function and f"__torch_function__: {now.torch_function}")
-    return "PL209", f"active: {', '.join(filter(None, names))}"
-
-
-def _default_device_only(now: State) -> bool:
-    """Whether the only mode is torch's mode for a default device, which acts during capture as it
-    does when the frame runs."""
-    if len(now.modes) != 1 or type(torch._C._get_function_stack_at(0)) is not DeviceContext:
-        return False
-    return dataclasses.replace(now, modes=()).plain
 
 
 def check(

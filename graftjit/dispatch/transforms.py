@@ -1,0 +1,482 @@
+"""A jitted function that is called under transforms of torch.func (vmap, grad, vjp, jvp).
+
+In: a call whose tensors torch has wrapped, one level per active transform. Out: its result, wrapped
+the same way. `Level` is a custom autograd function, so torch takes the levels off one by one:
+a level of vmap asks for the batched call, a level of grad for gradients, a level of jvp for
+tangents. Each of these is a function of the tensors below that level
+(`runtime.autograd.transformed`), and the tensors at the bottom are plain: the function for them is
+compiled like any other, as one graph. A function that cannot be one graph without effects runs as
+written, so that torch transforms its operators (PL209).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import itertools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._functorch.autograd_function import custom_function_call
+from torch._functorch.vmap import lazy_load_decompositions
+from torch.autograd import forward_ad
+from torch.nn.utils.stateless import _reparametrize_module
+
+from ..ir.graph.effects import root
+from ..runtime import _native
+from ..runtime.autograd import transformed
+from ..runtime.errors import BreakError
+from ..runtime.guards.interpreter_state import State, snapshot
+from .refusals import refused_in
+from .unit import UNITS, Unit
+
+_functorch = torch._C._functorch
+_KINDS = _functorch.TransformType
+_LIMIT = 64  # functions kept for one jitted function
+_STEPS: dict[str, Callable[..., transformed.Run]] = {
+    "vmap": transformed.batched,
+    "vjp": transformed.pulled_back,
+    "jvp": transformed.pushed_forward,
+}
+
+
+class AsWritten(Exception):
+    """The function cannot be one graph without effects; the text says why."""
+
+
+# -- compiled functions ----------------------------------------------------------------------------
+class RegionUnit(Unit):
+    """The unit of a function of plain tensors, which must be one graph without effects."""
+
+    def __init__(self, region: Region, of: Unit) -> None:
+        super().__init__(region.name, of.config.replace(jit_syntax_level="STRICT"), of.place)
+        self.region = region
+
+    def _refused(self) -> tuple[str, str] | None:
+        # The level of forward AD belongs to a transform, whose tensors do not come here.
+        return refused_in(_without_forward_level(snapshot()))
+
+    def _accept(self, made: Any) -> None:
+        """Raise BreakError if the capture does more than compute new tensors."""
+        graph, reason = made.graph, ""
+        # Gradients share memory with gradients of results in eager mode, too.
+        derivative = set(self.region.chain) - {"vmap"}
+        if made.kind != "direct":
+            reason = "it has effects"
+        elif graph is not None:
+            memory = [id(root(node)) for node in graph.outputs]
+            if graph.mutates or graph.written:
+                reason = "it writes to a tensor"
+            elif not derivative and (
+                len(set(memory)) < len(memory) or set(memory) & {id(n) for n in graph.inputs}
+            ):
+                reason = "results share memory with arguments or with each other"
+            elif graph.random and not self.region.may_draw:
+                reason = "it draws random numbers, and would draw them again for a derivative"
+            elif graph.random:
+                self.region.random = True
+        if not reason and not derivative and _has_input(made.tree[1]):
+            reason = "it returns an argument"
+        if reason:
+            raise BreakError(reason)
+
+
+def _without_forward_level(state: State) -> State:
+    return dataclasses.replace(state, forward_level=-1)
+
+
+def _has_input(tree: Any) -> bool:
+    if not isinstance(tree, tuple) or not tree:
+        return False
+    return tree[0] == "input" or any(_has_input(part) for part in tree[1:])
+
+
+class Region:
+    """A chain of steps over one call of a function; `callable` is its compiled form.
+
+    kinds     the levels of the call, outermost first
+    chain     the kinds of the steps
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: transformed.Run,
+        owner: Unit,
+        kinds: tuple[Any, ...],
+        chain: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.owner, self.kinds, self.chain = name, owner, kinds, chain
+        code = run.__code__.replace(co_name=name, co_qualname=name)  # type: ignore[attr-defined]
+        self.run = types.FunctionType(
+            code,
+            run.__globals__,  # type: ignore[attr-defined]
+            name,
+            None,
+            run.__closure__,  # type: ignore[attr-defined]
+        )
+        self.unit = RegionUnit(self, owner)
+        self.callable = _native.Callable(self.run, self.unit.state_for(code))
+        UNITS.add(self.unit)
+        self.refused = ""  # why it cannot be one graph
+        self.random = False  # it draws random numbers
+        self.steps: dict[tuple[Any, ...], Region] = {}
+
+    def step(self, kind: str, *options: Any) -> Region:
+        """This function with one more step."""
+        found = self.steps.get((kind, *options))
+        if found is None:
+            if len(self.steps) >= _LIMIT:
+                self.steps.clear()
+            run = _STEPS[kind](self.run, *options)
+            found = self.steps[(kind, *options)] = Region(
+                f"{kind}({self.name})", run, self.owner, self.kinds, (*self.chain, kind)
+            )
+        return found
+
+    @property
+    def may_draw(self) -> bool:
+        """Whether random numbers are those of eager mode: the function runs once, and each level of
+        vmap says how it draws."""
+        if self.kinds == (_KINDS.Grad,):
+            return not self.chain
+        return self.chain == ("vmap",) * len(self.kinds) and set(self.kinds) == {_KINDS.Vmap}
+
+    def units(self) -> Iterator[Unit]:
+        """The units of this function and of all with more steps."""
+        yield self.unit
+        for region in self.steps.values():
+            yield from region.units()
+
+
+# -- calls -----------------------------------------------------------------------------------------
+class Kept:
+    """The history of a call of plain tensors, by which its gradients are computed without running
+    the function again."""
+
+    def __init__(self, inputs: Sequence[Any], outputs: Sequence[Any], lasts: bool) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self.lasts = lasts  # the gradients have a history, too
+
+    def gradients(self, wanted: Sequence[int], given: Sequence[int], cotangents: Any) -> Any:
+        outputs = [self.outputs[at] for at in given]
+        pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
+        inputs = [self.inputs[at] for at in wanted]
+        found: Sequence[Any] = [None] * len(inputs)
+        if pairs:
+            found = torch.autograd.grad(
+                [output for output, _ in pairs],
+                inputs,
+                [cotangent for _, cotangent in pairs],
+                retain_graph=True,
+                create_graph=self.lasts and torch.is_grad_enabled(),
+                allow_unused=True,
+            )
+        return tuple(
+            [
+                torch.zeros_like(x) if one is None else one
+                for x, one in zip(inputs, found, strict=True)
+            ]
+        )
+
+
+class Call:
+    """One call of a region: its arguments that are no tensors, and what its levels share.
+
+    forms    gets the form of the result
+    first    the function has not run yet, so it may still run as written
+    draws    the function has drawn random numbers when it ran
+    taped    grad mode is on below all levels
+    keeps    positions of the tensors for which the history is kept in `kept`
+    swapped  real modules whose tensors are replaced, with those of `region`'s swaps
+    """
+
+    def __init__(self, region: Region, values: tuple[Any, ...], forms: list[Any]) -> None:
+        self.region, self.values, self.forms = region, values, forms
+        self.first, self.draws, self.taped = True, False, True
+        self.keeps: tuple[int, ...] = ()
+        self.kept: Kept | None = None
+        self.kept_by: tuple[Kept, tuple[int, ...], tuple[int, ...]] | None = None
+        self.swaps: tuple[transformed.Swap, ...] = ()
+
+    def step(self, kind: str, *options: Any) -> Call:
+        made = Call(self.region.step(kind, *options), self.values, self.forms)
+        made.first, made.swaps, made.taped = self.first, self.swaps, self.taped
+        return made
+
+    def derived(self, kind: str, *options: Any) -> Call:
+        """A derivative: it is asked for when the function has run."""
+        made = self.step(kind, *options)
+        made.first, made.forms, made.swaps = False, [], ()
+        made.draws = self.draws or self.region.random
+        return made
+
+    # -- below all levels
+    def run(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """The results for plain tensors."""
+        if not self.taped and torch.is_grad_enabled():
+            with torch.no_grad():
+                return self.run(tensors)
+        if self.kept_by is not None:
+            kept, wanted, given = self.kept_by
+            return _apart(kept.gradients(wanted, given, tensors[-len(given) :]), tensors)
+        if not self.keeps:
+            return self._compiled(tensors)
+        keeps, history = set(self.keeps), torch.is_grad_enabled()
+        with torch.enable_grad():
+            inputs = [
+                one
+                if at not in keeps
+                else one.view_as(one)
+                if history and one.requires_grad
+                else one.detach().requires_grad_()
+                for at, one in enumerate(tensors)
+            ]
+            made = self._compiled(inputs)
+        lasts = history and _has_other_leaves(made, inputs)
+        self.kept = Kept(inputs, made, lasts)
+        return made if lasts else tuple([one.detach() for one in made])
+
+    def _compiled(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        with _without_levels_in(self):
+            made, form = self._made(tensors)
+        self.forms[:] = [form]
+        return _apart(made, tensors)
+
+    def _made(self, tensors: Sequence[Any]) -> Any:
+        region = self.region
+        if not region.refused:
+            try:
+                return region.callable(self.values, *tensors)
+            except BreakError as error:
+                region.refused = str(error).splitlines()[0].partition("] ")[2]
+        if self.first:
+            raise AsWritten(region.refused)
+        if self.draws:
+            raise RuntimeError("a second derivative of random numbers at one level of a transform")
+        return region.run(self.values, *tensors)
+
+
+@contextlib.contextmanager
+def _without_levels_in(call: Call) -> Iterator[None]:
+    """Modules hold no tensors of a level, which capture would find: the function replaces them."""
+    with contextlib.ExitStack() as stack:
+        for index, names, _ in call.swaps:
+            given = {name: torch.empty(0) for name in names}
+            stack.enter_context(_reparametrize_module(call.values[index], given))
+        yield
+
+
+def _apart(made: Sequence[Any], tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """The results as tensors that are not arguments: autograd may pass a gradient on, which torch
+    does not allow in a custom function."""
+    given = {id(one) for one in tensors}
+    return tuple([one.view_as(one) if id(one) in given else one for one in made])
+
+
+def _has_other_leaves(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
+    """Whether results depend on tensors that require a gradient beside the private inputs."""
+    own = {id(one) for one in inputs}
+    waiting = [one.grad_fn for one in outputs if one.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in own:
+            return True
+        for further, _ in node.next_functions:
+            if further is not None and further not in seen:
+                seen.add(further)
+                waiting.append(further)
+    return False
+
+
+class Level(torch.autograd.Function):
+    """What each level of a transform does with a call."""
+
+    @classmethod
+    def apply(cls, call: Call, *tensors: Any) -> Any:
+        """The results, a tuple of tensors."""
+        given = [_functorch.unwrap_if_dead(one) for one in tensors]
+        if not torch._C._are_functorch_transforms_active():
+            return call.run(given)
+        levels = _functorch.get_interpreter_stack()
+        if levels[-1].key() == _KINDS.Jvp and not torch.is_grad_enabled():
+            call.taped = False  # torch's rule for jvp turns it on
+        if (
+            len(levels) == 1
+            and levels[0].key() == _KINDS.Grad
+            and torch.is_grad_enabled()
+            and call.first
+        ):
+            call.keeps = tuple([at for at, one in enumerate(given) if one.requires_grad])
+        return custom_function_call(cls, call, *given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.call, tensors = inputs[0], inputs[1:]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+        smooth = [one.is_floating_point() or one.is_complex() for one in output]
+        ctx.smooth = tuple([at for at, one in enumerate(smooth) if one])
+        ctx.n = len(output)
+        plain = zip(output, smooth, strict=True)
+        ctx.mark_non_differentiable(*[one for one, is_smooth in plain if not is_smooth])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        given = tuple([at for at, one in enumerate(gradients) if one is not None])
+        wanted = tuple([at for at, one in enumerate(ctx.needs_input_grad[1:]) if one])
+        found: list[Any] = [None] * len(ctx.needs_input_grad)
+        if not given or not wanted:
+            return tuple(found)
+        call, tensors = ctx.call, ctx.saved_tensors
+        cotangents = [gradients[at] for at in given]
+        if call.region.random and call.kept is not None and _is_batched():
+            # Run again, the function would draw other numbers.
+            made = call.kept.gradients(wanted, given, cotangents)
+        else:
+            pull = call.derived("vjp", len(tensors), wanted, given)
+            if call.kept is not None:
+                pull.kept_by = call.kept, wanted, given
+            made = Level.apply(pull, *tensors, *cotangents)
+        for at, one in zip(wanted, made, strict=True):
+            found[at + 1] = one
+        return tuple(found)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        wanted = tuple([at for at, one in enumerate(tangents) if one is not None])
+        tensors = [forward_ad.unpack_dual(one).primal for one in ctx.saved_tensors]
+        push = ctx.call.derived("jvp", len(tensors), wanted, ctx.smooth)
+        made = Level.apply(push, *tensors, *[tangents[at] for at in wanted])
+        found: list[Any] = [None] * ctx.n
+        for at, one in zip(ctx.smooth, made, strict=True):
+            found[at] = one
+        return tuple(found)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, call: Call, *tensors: Any) -> Any:
+        made = Level.apply(call.step("vmap", tuple(in_dims[1:]), info.randomness), *tensors)
+        return made, (0,) * len(made)
+
+
+def _is_batched() -> bool:
+    levels = _functorch.get_interpreter_stack() or ()
+    return any(level.key() == _KINDS.Vmap for level in levels)
+
+
+# -- a miss ----------------------------------------------------------------------------------------
+def entry_for(unit: Unit, state: Any, compiler: Any, function: Any) -> Any:
+    """An entry without guards that answers one call under transforms; None: run it as written."""
+    code = state.code
+    now = _without_forward_level(snapshot())
+    kinds = [level.key() for level in _functorch.get_interpreter_stack() or ()]
+    if not kinds or set(kinds) - {_KINDS.Grad, _KINDS.Jvp, _KINDS.Vmap}:
+        return None
+    if _KINDS.Jvp not in kinds and snapshot().forward_level >= 0:
+        return None
+    if refused_in(_without_levels(now)) is not None:
+        return None
+
+    def answer(*found: Any) -> Any:
+        return _answer(unit, state, function, found, kinds)
+
+    return _native.Entry("code", compiler.compile_rows([], [], code), answer, None, rows=[])
+
+
+def _without_levels(state: State) -> State:
+    outside = snapshot_outside()
+    return dataclasses.replace(
+        state, functorch=("", -1), include=outside.include, exclude=outside.exclude
+    )
+
+
+def snapshot_outside() -> State:
+    """The state of this thread without the active transforms."""
+    levels = []
+    try:
+        while _functorch.peek_interpreter_stack() is not None:
+            levels.append(_functorch.pop_dynamic_layer_stack())
+        return snapshot()
+    finally:
+        while levels:
+            _functorch.push_dynamic_layer_stack(levels.pop())
+
+
+def _answer(unit: Unit, state: Any, function: Any, found: Sequence[Any], kinds: list[Any]) -> Any:
+    args, kwargs = _bound(function.__code__, found)
+    tensors: list[Any] = []
+    values: list[Any] = []
+    form = transformed.taken_apart((args, kwargs), tensors, values)
+    swaps = _swaps(function, values, tensors)
+    forms: list[Any] = []
+    try:
+        call = Call(_region(unit, function, form, swaps, kinds), tuple(values), forms)
+        call.swaps = swaps
+        lazy_load_decompositions()
+        made = Level.apply(call, *tensors)
+        form_of_result, others = forms[0]
+        return transformed.joined(form_of_result, made, others)
+    except AsWritten as error:
+        reason = str(error)
+    unit._tell_plain(state, "PL209", f"active: a transform of torch.func; {reason}")
+    return function(*args, **kwargs)
+
+
+def _region(
+    unit: Unit, function: Any, form: Any, swaps: tuple[transformed.Swap, ...], kinds: list[Any]
+) -> Region:
+    cells = tuple([id(cell) for cell in function.__closure__ or ()])
+    key = (function.__code__, id(function.__globals__), cells, form, swaps, tuple(kinds))
+    try:
+        found = unit.transformed.get(key)
+    except TypeError:
+        raise AsWritten("an argument whose form is not hashable") from None
+    if found is None:
+        if len(unit.transformed) >= _LIMIT:
+            unit.transformed.clear()
+        run = transformed.called(function, form, swaps)
+        found = unit.transformed[key] = Region(unit.name, run, unit, tuple(kinds))
+    return found
+
+
+def _bound(code: types.CodeType, found: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments for a call, from the values of a function's parameters."""
+    n, names = code.co_argcount, code.co_varnames
+    last = n + code.co_kwonlyargcount
+    args, kwargs = tuple(found[:n]), dict(zip(names[n:last], found[n:last], strict=True))
+    rest = list(found[last:])
+    if code.co_flags & inspect.CO_VARARGS:
+        args += tuple(rest.pop(0))
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        kwargs.update(rest.pop(0))
+    return args, kwargs
+
+
+def _swaps(function: Any, values: list[Any], tensors: list[Any]) -> tuple[transformed.Swap, ...]:
+    """The modules among the arguments and in the closure whose tensors a level has wrapped, as by
+    `torch.func.functional_call`. The modules and tensors are appended to the lists."""
+    found = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            if isinstance(cell.cell_contents, torch.nn.Module):
+                values.append(cell.cell_contents)
+    seen: set[int] = set()
+    for index, module in enumerate(values):
+        if not isinstance(module, torch.nn.Module) or id(module.__dict__) in seen:
+            continue
+        seen.add(id(module.__dict__))
+        named = itertools.chain(
+            module.named_parameters(remove_duplicate=False),
+            module.named_buffers(remove_duplicate=False),
+        )
+        wrapped = [(n, one) for n, one in named if _functorch.is_functorch_wrapped_tensor(one)]
+        if wrapped:
+            found.append((index, tuple([name for name, _ in wrapped]), len(tensors)))
+            tensors += [one for _, one in wrapped]
+    return tuple(found)
