@@ -1,9 +1,9 @@
 """A jitted function that is called under transforms of torch.func (vmap, grad, vjp, jvp).
 
 In: a call whose tensors torch has wrapped, one level per active transform. Out: its result, wrapped
-the same way. `Level` is a custom autograd function, so torch takes the levels off one by one:
-a level of vmap asks for the batched call, a level of grad for gradients, a level of jvp for
-tangents. Each of these is a function of the tensors below that level
+the same way. `apply` takes the levels off one by one, innermost first: a level of vmap asks for the
+batched call, a level of grad makes a node that asks for gradients, a level of jvp asks for tangents
+(as torch's own rules for custom autograd functions do). Each of these is a function of the tensors below that level
 (`runtime.autograd.transformed`), and the tensors at the bottom are plain: the function for them is
 compiled like any other, as one graph. A function that cannot be one graph without effects runs as
 written, so that torch transforms its operators (PL209).
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._functorch.autograd_function import custom_function_call
+from torch._functorch.pyfunctorch import GradInterpreter, VmapInterpreter
 from torch._functorch.vmap import lazy_load_decompositions
 from torch.autograd import forward_ad
 from torch.nn.utils.stateless import _reparametrize_module
@@ -29,7 +29,7 @@ from ..ir.graph.effects import root
 from ..runtime import _native
 from ..runtime.autograd import transformed
 from ..runtime.errors import BreakError
-from ..runtime.guards.interpreter_state import State, snapshot
+from ..runtime.guards.interpreter_state import snapshot
 from .refusals import refused_in
 from .unit import UNITS, Unit
 
@@ -57,7 +57,7 @@ class RegionUnit(Unit):
 
     def _refused(self) -> tuple[str, str] | None:
         # The level of forward AD belongs to a transform, whose tensors do not come here.
-        return refused_in(_without_forward_level(snapshot()))
+        return refused_in(dataclasses.replace(snapshot(), forward_level=-1))
 
     def _accept(self, made: Any) -> None:
         """Raise BreakError if the capture does more than compute new tensors."""
@@ -82,10 +82,6 @@ class RegionUnit(Unit):
             reason = "it returns an argument"
         if reason:
             raise BreakError(reason)
-
-
-def _without_forward_level(state: State) -> State:
-    return dataclasses.replace(state, forward_level=-1)
 
 
 def _has_input(tree: Any) -> bool:
@@ -189,14 +185,13 @@ class Call:
     forms    gets the form of the result
     first    the function has not run yet, so it may still run as written
     draws    the function has drawn random numbers when it ran
-    taped    grad mode is on below all levels
     keeps    positions of the tensors for which the history is kept in `kept`
     swapped  real modules whose tensors are replaced, with those of `region`'s swaps
     """
 
     def __init__(self, region: Region, values: tuple[Any, ...], forms: list[Any]) -> None:
         self.region, self.values, self.forms = region, values, forms
-        self.first, self.draws, self.taped = True, False, True
+        self.first, self.draws = True, False
         self.keeps: tuple[int, ...] = ()
         self.kept: Kept | None = None
         self.kept_by: tuple[Kept, tuple[int, ...], tuple[int, ...]] | None = None
@@ -204,7 +199,7 @@ class Call:
 
     def step(self, kind: str, *options: Any) -> Call:
         made = Call(self.region.step(kind, *options), self.values, self.forms)
-        made.first, made.swaps, made.taped = self.first, self.swaps, self.taped
+        made.first, made.swaps = self.first, self.swaps
         return made
 
     def derived(self, kind: str, *options: Any) -> Call:
@@ -217,9 +212,6 @@ class Call:
     # -- below all levels
     def run(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The results for plain tensors."""
-        if not self.taped and torch.is_grad_enabled():
-            with torch.no_grad():
-                return self.run(tensors)
         if self.kept_by is not None:
             kept, wanted, given = self.kept_by
             return _apart(kept.gradients(wanted, given, tensors[-len(given) :]), tensors)
@@ -294,43 +286,109 @@ def _has_other_leaves(outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
     return False
 
 
-class Level(torch.autograd.Function):
-    """What each level of a transform does with a call."""
+# -- levels ----------------------------------------------------------------------------------------
+def apply(call: Call, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of a call under the active levels."""
+    given = [_functorch.unwrap_if_dead(one) for one in tensors]
+    top = _functorch.peek_interpreter_stack()
+    if top is None:
+        return call.run(given)
+    return _RULES[top.key()](top.level(), call, given)
 
-    @classmethod
-    def apply(cls, call: Call, *tensors: Any) -> Any:
-        """The results, a tuple of tensors."""
-        given = [_functorch.unwrap_if_dead(one) for one in tensors]
-        if not torch._C._are_functorch_transforms_active():
-            return call.run(given)
-        levels = _functorch.get_interpreter_stack()
-        if levels[-1].key() == _KINDS.Jvp and not torch.is_grad_enabled():
-            call.taped = False  # torch's rule for jvp turns it on
-        if (
-            len(levels) == 1
-            and levels[0].key() == _KINDS.Grad
-            and torch.is_grad_enabled()
-            and call.first
-        ):
-            call.keeps = tuple([at for at, one in enumerate(given) if one.requires_grad])
-        return custom_function_call(cls, call, *given)
+
+class _Below:
+    """The levels without the innermost one; `taped`: grad mode there, None if it is the same."""
+
+    def __init__(self, taped: bool | None = None) -> None:
+        self._taped, self._before = taped, torch.is_grad_enabled()
+
+    def __enter__(self) -> None:
+        if self._taped is not None:
+            torch._C._set_grad_enabled(self._taped)
+        self._level = _functorch.pop_dynamic_layer_stack()
+
+    def __exit__(self, *_: Any) -> None:
+        _functorch.push_dynamic_layer_stack(self._level)
+        torch._C._set_grad_enabled(self._before)
+
+
+def _vmap(level: int, call: Call, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    pairs = [_functorch._unwrap_batched(one, level) for one in tensors]
+    dims = tuple([dim for _, dim in pairs])
+    if not any(dim is not None for dim in dims):
+        with _Below():
+            return apply(call, tensors)
+    randomness = VmapInterpreter(_functorch.peek_interpreter_stack()).randomness()
+    with _Below():
+        made = apply(call.step("vmap", dims, randomness), [value for value, _ in pairs])
+    return tuple([_functorch._add_batch_dim(one, 0, level) for one in made])
+
+
+def _grad(level: int, call: Call, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    taped = GradInterpreter(_functorch.peek_interpreter_stack()).prev_grad_mode()
+    keeps = [at for at, one in enumerate(tensors) if _functorch.maybe_get_level(one) == level]
+    keeps = [at for at in keeps if tensors[at].requires_grad]
+    if not keeps or not torch.is_grad_enabled():
+        given = [_functorch._unwrap_for_grad(one, level) for one in tensors]
+        with _Below(taped):
+            return apply(call, given)
+    if call.first and _functorch.get_dynamic_layer_stack_depth() == 1:
+        call.keeps = tuple(keeps)
+    allowed = _functorch.get_single_level_autograd_function_allowed()
+    _functorch.set_single_level_autograd_function_allowed(True)
+    try:
+        return GradLevel.apply(level, taped, call, *tensors)
+    finally:
+        _functorch.set_single_level_autograd_function_allowed(allowed)
+
+
+def _jvp(level: int, call: Call, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    pairs = [forward_ad.unpack_dual(one) for one in tensors]
+    wanted = tuple([at for at, pair in enumerate(pairs) if pair.tangent is not None])
+    given = [_functorch._unwrap_for_grad(pair.primal, level) for pair in pairs]
+    if not wanted:
+        with _Below():
+            return apply(call, given)
+    given += [_functorch._unwrap_for_grad(pairs[at].tangent, level) for at in wanted]
+    with _Below():
+        made = apply(call.step("jvp", len(tensors), wanted), given)
+    found, after = list[Any](), 0
+    while len(found) + after < len(made):
+        after += transformed.is_smooth(made[len(found)])
+        found.append(_functorch._wrap_for_grad(made[len(found)], level))
+    tangents = iter(made[len(found) :])
+    for at, one in enumerate(found):
+        if transformed.is_smooth(one):
+            tangent = _functorch._wrap_for_grad(next(tangents), level)
+            found[at] = forward_ad.make_dual(one, tangent)
+    return tuple(found)
+
+
+_RULES = {_KINDS.Vmap: _vmap, _KINDS.Grad: _grad, _KINDS.Jvp: _jvp}
+
+
+class GradLevel(torch.autograd.function._SingleLevelFunction):
+    """The node of a call at one level of grad or vjp."""
+
+    @staticmethod
+    def forward(level: int, taped: bool, call: Call, *tensors: Any) -> Any:
+        given = [_functorch._unwrap_for_grad(one, level) for one in tensors]
+        # the node has switched grad mode off for its own level
+        with _Below(taped):
+            made = apply(call, given)
+        return tuple([_functorch._wrap_for_grad(one, level) for one in made])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.call, tensors = inputs[0], inputs[1:]
+        ctx.call, tensors = inputs[2], inputs[3:]
         ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
-        smooth = [one.is_floating_point() or one.is_complex() for one in output]
-        ctx.smooth = tuple([at for at, one in enumerate(smooth) if one])
-        ctx.n = len(output)
-        plain = zip(output, smooth, strict=True)
-        ctx.mark_non_differentiable(*[one for one, is_smooth in plain if not is_smooth])
+        ctx.mark_non_differentiable(*[one for one in output if not transformed.is_smooth(one)])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         given = tuple([at for at, one in enumerate(gradients) if one is not None])
-        wanted = tuple([at for at, one in enumerate(ctx.needs_input_grad[1:]) if one])
+        wanted = tuple([at for at, one in enumerate(ctx.needs_input_grad[3:]) if one])
         found: list[Any] = [None] * len(ctx.needs_input_grad)
         if not given or not wanted:
             return tuple(found)
@@ -343,26 +401,10 @@ class Level(torch.autograd.Function):
             pull = call.derived("vjp", len(tensors), wanted, given)
             if call.kept is not None:
                 pull.kept_by = call.kept, wanted, given
-            made = Level.apply(pull, *tensors, *cotangents)
+            made = apply(pull, [*tensors, *cotangents])
         for at, one in zip(wanted, made, strict=True):
-            found[at + 1] = one
+            found[at + 3] = one
         return tuple(found)
-
-    @staticmethod
-    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
-        wanted = tuple([at for at, one in enumerate(tangents) if one is not None])
-        tensors = [forward_ad.unpack_dual(one).primal for one in ctx.saved_tensors]
-        push = ctx.call.derived("jvp", len(tensors), wanted, ctx.smooth)
-        made = Level.apply(push, *tensors, *[tangents[at] for at in wanted])
-        found: list[Any] = [None] * ctx.n
-        for at, one in zip(ctx.smooth, made, strict=True):
-            found[at] = one
-        return tuple(found)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, call: Call, *tensors: Any) -> Any:
-        made = Level.apply(call.step("vmap", tuple(in_dims[1:]), info.randomness), *tensors)
-        return made, (0,) * len(made)
 
 
 def _is_batched() -> bool:
@@ -373,42 +415,35 @@ def _is_batched() -> bool:
 # -- a miss ----------------------------------------------------------------------------------------
 def entry_for(unit: Unit, state: Any, compiler: Any, function: Any) -> Any:
     """An entry without guards that answers one call under transforms; None: run it as written."""
-    code = state.code
-    now = _without_forward_level(snapshot())
-    kinds = [level.key() for level in _functorch.get_interpreter_stack() or ()]
-    if not kinds or set(kinds) - {_KINDS.Grad, _KINDS.Jvp, _KINDS.Vmap}:
-        return None
-    if _KINDS.Jvp not in kinds and snapshot().forward_level >= 0:
-        return None
-    if refused_in(_without_levels(now)) is not None:
+    kinds = tuple([level.key() for level in _functorch.get_interpreter_stack()])
+    if not _RULES.keys() >= set(kinds) or _refused_outside(_KINDS.Jvp in kinds):
         return None
 
     def answer(*found: Any) -> Any:
         return _answer(unit, state, function, found, kinds)
 
-    return _native.Entry("code", compiler.compile_rows([], [], code), answer, None, rows=[])
+    return _native.Entry("code", compiler.compile_rows([], [], state.code), answer, None, rows=[])
 
 
-def _without_levels(state: State) -> State:
-    outside = snapshot_outside()
-    return dataclasses.replace(
-        state, functorch=("", -1), include=outside.include, exclude=outside.exclude
-    )
-
-
-def snapshot_outside() -> State:
-    """The state of this thread without the active transforms."""
+def _refused_outside(with_forward_level: bool) -> bool:
+    """Whether anything but the levels is active that is not modelled. The level of forward AD that
+    a jvp has opened holds no tensor below it."""
     levels = []
     try:
         while _functorch.peek_interpreter_stack() is not None:
             levels.append(_functorch.pop_dynamic_layer_stack())
-        return snapshot()
+        now = snapshot()
     finally:
         while levels:
             _functorch.push_dynamic_layer_stack(levels.pop())
+    if with_forward_level:
+        now = dataclasses.replace(now, forward_level=-1)
+    return refused_in(now) is not None
 
 
-def _answer(unit: Unit, state: Any, function: Any, found: Sequence[Any], kinds: list[Any]) -> Any:
+def _answer(
+    unit: Unit, state: Any, function: Any, found: Sequence[Any], kinds: tuple[Any, ...]
+) -> Any:
     args, kwargs = _bound(function.__code__, found)
     tensors: list[Any] = []
     values: list[Any] = []
@@ -419,7 +454,7 @@ def _answer(unit: Unit, state: Any, function: Any, found: Sequence[Any], kinds: 
         call = Call(_region(unit, function, form, swaps, kinds), tuple(values), forms)
         call.swaps = swaps
         lazy_load_decompositions()
-        made = Level.apply(call, *tensors)
+        made = apply(call, tensors)
         form_of_result, others = forms[0]
         return transformed.joined(form_of_result, made, others)
     except AsWritten as error:
@@ -429,10 +464,14 @@ def _answer(unit: Unit, state: Any, function: Any, found: Sequence[Any], kinds: 
 
 
 def _region(
-    unit: Unit, function: Any, form: Any, swaps: tuple[transformed.Swap, ...], kinds: list[Any]
+    unit: Unit,
+    function: Any,
+    form: Any,
+    swaps: tuple[transformed.Swap, ...],
+    kinds: tuple[Any, ...],
 ) -> Region:
     cells = tuple([id(cell) for cell in function.__closure__ or ()])
-    key = (function.__code__, id(function.__globals__), cells, form, swaps, tuple(kinds))
+    key = (function.__code__, id(function.__globals__), cells, form, swaps, kinds)
     try:
         found = unit.transformed.get(key)
     except TypeError:
@@ -441,7 +480,7 @@ def _region(
         if len(unit.transformed) >= _LIMIT:
             unit.transformed.clear()
         run = transformed.called(function, form, swaps)
-        found = unit.transformed[key] = Region(unit.name, run, unit, tuple(kinds))
+        found = unit.transformed[key] = Region(unit.name, run, unit, kinds)
     return found
 
 

@@ -200,12 +200,13 @@ class Unit:
             return None
         self._tell_late()
         beside.leave_ours_alone()
+        found = self._under_transforms(state)
+        if found is not None:
+            return found
         refused = self._refused()
         if refused is not None:
-            found = self._under_transforms(state, refused[0])
-            if found is None:
-                self._tell_plain(state, *refused)
-            return found
+            self._tell_plain(state, *refused)
+            return None
         before = state.entries
         entry = next(SESSION.entries)
         with TURNS.turn() as got, SESSION.working_for(state, code.co_qualname, entry):
@@ -222,12 +223,12 @@ class Unit:
         """Why nothing may be captured now."""
         return refused()
 
-    def _under_transforms(self, state: Any, code: str) -> Any:
+    def _under_transforms(self, state: Any) -> Any:
         """An entry for a call under transforms of torch.func; None if there is none."""
-        face = self.face() if code == "PL209" and self.face else None
-        if face is None or face.__wrapped__.__code__ is not state.code:
+        if torch._C._functorch.peek_interpreter_stack() is None or SESSION.options.disable:
             return None
-        if torch._C._functorch.peek_interpreter_stack() is None:
+        face = self.face() if self.face else None
+        if face is None or face.__wrapped__.__code__ is not state.code:
             return None
         return lazy.transforms.entry_for(self, state, lazy.compiler, face.__wrapped__)
 

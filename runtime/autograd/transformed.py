@@ -111,18 +111,28 @@ def pulled_back(inner: Run, n: int, wanted: tuple[int, ...], given: tuple[int, .
     return run
 
 
-def pushed_forward(inner: Run, n: int, wanted: tuple[int, ...], given: tuple[int, ...]) -> Run:
-    """Tangents of the given results; after n tensors come the tangents of the wanted ones."""
+def pushed_forward(inner: Run, n: int, wanted: tuple[int, ...]) -> Run:
+    """The results, and after them the tangents of those that can have one; after n tensors come the
+    tangents of the wanted ones."""
 
     def run(values: Any, *tensors: Any) -> Any:
+        forms: list[Any] = []
+
         def body(*parts: Any) -> Any:
             inputs = list(tensors[:n])
             for at, part in zip(wanted, parts, strict=True):
                 inputs[at] = part
-            made = inner(values, *inputs)[0]
-            return tuple([made[at] for at in given])
+            made, form = inner(values, *inputs)
+            forms.append(form)
+            return tuple([one for one in made if is_smooth(one)]), made
 
         primals = tuple([tensors[at] for at in wanted])
-        return torch.func.jvp(body, primals, tuple(tensors[n:]))[1], None
+        found = torch.func.jvp(body, primals, tuple(tensors[n:]), has_aux=True)
+        return (*found[2], *found[1]), forms[0]
 
     return run
+
+
+def is_smooth(tensor: torch.Tensor) -> bool:
+    """Whether a tensor can have a derivative."""
+    return tensor.is_floating_point() or tensor.is_complex()
