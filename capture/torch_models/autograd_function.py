@@ -40,7 +40,7 @@ from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import Const, Dict, Instance, Obj, Tensor, Value, is_none
 from ..values.value import Sequence as Items
 from . import calls
-from .nested_traces import Inner, lift
+from .nested_traces import Inner, lift, require_rule
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -127,26 +127,12 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     else:
         call = _Call(owner, forward, None, given)
     transforms = [one for one in m.inner if not one.custom]
-    if transforms and _is_differentiated(m, call, transforms):
-        raise Break(_CODE, f"{call.name} under a transform of torch.func")
     tensors = [value for value in given if isinstance(value, Tensor)]
+    if transforms:
+        require_rule(m, call.cls, tensors, call.setup is not None)
     if torch.is_grad_enabled() and any(value.ghost.requires_grad for value in tensors):
         return _Differentiable(m, call).run()
     return _without_gradient(m, call)
-
-
-def _is_differentiated(m: Machine, call: _Call, transforms: list[Inner]) -> bool:
-    """Whether a transform, or autograd around it, may use more than forward. Not for integers.
-
-    The tensors inside of vmap do not require the gradients that those around it require.
-    """
-    tensors = [one.ghost.dtype for one in call.args if isinstance(one, Tensor)]
-    if not any(dtype.is_floating_point or dtype.is_complex for dtype in tensors):
-        return False
-    if not (call.cls.generate_vmap_rule and all(one.batches for one in transforms)):
-        return True
-    around = m.root_tracer.needs_grad or any(one.origin.requires_grad for one in m.inputs)
-    return torch.is_grad_enabled() and around
 
 
 def _method(m: Machine, owner: Obj, name: str) -> tuple[Value, types.FunctionType]:
@@ -275,6 +261,7 @@ class _Differentiable:
         before = len(m.journal.effects), len(m.contexts)
         backward, function = self._backward_method()
         sent = self._sent()
+        transformed = any(not one.custom for one in m.inner)
         with _inside(m, self.inner):
             tensors = [value for value in call.args if isinstance(value, Tensor)]
             for value in tensors:
@@ -290,6 +277,8 @@ class _Differentiable:
             for ghost in self.held:
                 self._check_held(ghost, held)
             walked = self._walked(tensors, parts, backwards)
+            if transformed and walked.dirty:
+                raise Break(_CODE, f"{call.name} writes to an argument under a transform")
         others = tuple(
             around
             for known, around, _ in self.inner.lifted.values()
@@ -491,6 +480,8 @@ class _Differentiable:
                 what = f"{key or 'a closure variable'}, a {type(found).__name__}"
                 reason = f"the backward of {name} reads {what}, which may change until it runs"
                 raise Break(_CODE, reason)
+            if isinstance(found, _NUMBERS) and any(not one.custom for one in m.inner):
+                raise Break(_CODE, f"the backward of {name} reads {key} under a transform")
             if (id(holder), key) in m.heap.globals:
                 raise Break(_CODE, f"the backward of {name} reads {key}, which the frame sets")
         m.later.behind |= self.reads.keys()

@@ -207,7 +207,11 @@ def walked(
     m: Machine, transform: Transform, func: Value, taken: Any, sent: Any, seen: _Seen
 ) -> tuple[Body, list[Ghost]]:
     """The function as a trace of its own, and the enclosing ghosts that it reads."""
-    inner = Inner(Tracer(transform.api.__name__), transform.api is torch.func.vmap)
+    inner = Inner(
+        Tracer(transform.api.__name__),
+        batches=transform.api is torch.func.vmap,
+        pushes=transform.api in (torch.func.jvp, torch.func.jacfwd),
+    )
     outer, grad = m.tracer, torch.is_grad_enabled()
     m.activity += 1
     m.inner.append(inner)

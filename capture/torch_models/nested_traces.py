@@ -6,7 +6,10 @@ inner trace and used after its end is a break.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ...ir.dataclass import dataclass, field
 from ...ir.graph.nodes import meta_of
@@ -17,6 +20,7 @@ from ..breaks import Break
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
+    from ..values.value import Tensor
 
 
 @dataclass(slots=True)
@@ -31,6 +35,7 @@ class Inner:
     tracer: Tracer
     batches: bool = False  # of vmap: no derivative is computed through it
     custom: bool = False  # of a custom autograd function: no transform
+    pushes: bool = False  # of a forward-mode derivative
     lifted: dict[int, tuple[Ghost, Ghost, Ghost]] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
 
@@ -63,3 +68,24 @@ def lift(m: Machine, ghost: Ghost, depth: int | None = None) -> Ghost:
         made = inner.tracer.given(meta, ghost.requires_grad)
         known = inner.lifted[id(ghost)] = (ghost, around, made)
     return known[2]
+
+
+def require_rule(m: Machine, cls: Any, tensors: Sequence[Tensor], has_setup: bool) -> None:
+    """Break if transforms of torch.func around a call of a custom autograd function need more than
+    its forward, and more than torch has for a recorded call: its backward, and the rule for vmap
+    that torch derives. `has_setup`: it has `setup_context`."""
+    transforms = [one for one in m.inner if not one.custom]
+    dtypes = [one.ghost.dtype for one in tensors]
+    # Integers have no gradient.
+    if not any(dtype.is_floating_point or dtype.is_complex for dtype in dtypes):
+        return
+    enabled = torch.is_grad_enabled()
+    derives = cls.generate_vmap_rule
+    if enabled and has_setup and any(one.ghost.requires_grad for one in tensors):
+        batches = any(one.batches for one in transforms)
+        if not any(one.pushes for one in transforms) and (derives or not batches):
+            return
+    # Tensors inside of vmap do not require the gradients that those around it require.
+    around = m.root_tracer.needs_grad or any(one.origin.requires_grad for one in m.inputs)
+    if not (derives and all(one.batches for one in transforms)) or (enabled and around):
+        raise Break("GB134", f"{cls.__name__} under a transform of torch.func")

@@ -94,33 +94,94 @@ def traced(walked: Walked) -> Any:
         return tuple([made[at] for at in walked.result])
 
     def backward(ctx: Any, *gradients: Any) -> Any:
-        one = walked.backwards.get(tuple([gradient is not None for gradient in gradients]))
-        if one is None:
-            raise Unsupported("custom-function", f"{walked.name} without one of its gradients")
-        if one.switches and torch.is_grad_enabled():
-            raise Unsupported("custom-function", f"a derivative of the backward of {walked.name}")
-        if one.dense:
-            gradients = tuple([each if each is None else each.contiguous() for each in gradients])
-        held = ctx.held
-        if not torch.is_grad_enabled():  # else autograd follows the read
-            held = [
-                again(made, NO_REGION) if at in walked.later and type(made) is Ghost else made
-                for at, made in zip(walked.held, held, strict=True)
-            ]
-        given = {"saved": ctx.saved_tensors, "held": held, "gradient": gradients}
-        operands = [given[kind][at] for kind, at in one.inputs]
-        present = [gradient for gradient in gradients if gradient is not None]
-        asked = list(zip(ctx.needs_input_grad[1:], one.gradients, strict=False))
-        made = _run(one.graph, operands)
-        if present and type(present[0]) is Ghost:
-            owner = present[0]._owner
-            owner.withheld |= any(need and at is None for need, at in asked)
-            found = [made[at] for need, at in asked if need and at is not None]
-            owner.custom.append(CustomBackward(_nodes(present), _nodes(found)))
-        return (None, *[None if at is None else made[at] for at in one.gradients])
+        return _gradients(walked, ctx, ctx.saved_tensors, ctx.held, gradients)
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type(walked.name, (torch.autograd.Function,), members)
+
+
+def _gradients(
+    walked: Walked, ctx: Any, saved: Sequence[Any], held: Sequence[Any], gradients: Sequence[Any]
+) -> Any:
+    """What the backward of the Function returns."""
+    one = walked.backwards.get(tuple([gradient is not None for gradient in gradients]))
+    if one is None:
+        raise Unsupported("custom-function", f"{walked.name} without one of its gradients")
+    if one.switches and torch.is_grad_enabled():
+        raise Unsupported("custom-function", f"a derivative of the backward of {walked.name}")
+    if one.dense:
+        gradients = tuple([each if each is None else each.contiguous() for each in gradients])
+    if not torch.is_grad_enabled():  # else autograd follows the read
+        held = [
+            again(made, NO_REGION) if at in walked.later and type(made) is Ghost else made
+            for at, made in zip(walked.held, held, strict=True)
+        ]
+    given = {"saved": saved, "held": held, "gradient": gradients}
+    operands = [given[kind][at] for kind, at in one.inputs]
+    present = [gradient for gradient in gradients if gradient is not None]
+    asked = list(zip(ctx.needs_input_grad[1:], one.gradients, strict=False))
+    made = _run(one.graph, operands)
+    if present and type(present[0]) is Ghost:
+        owner = present[0]._owner
+        owner.withheld |= any(need and at is None for need, at in asked)
+        found = [made[at] for need, at in asked if need and at is not None]
+        owner.custom.append(CustomBackward(_nodes(present), _nodes(found)))
+    return (None, *[None if at is None else made[at] for at in one.gradients])
+
+
+def leveled(walked: Walked, batches: bool) -> Any:
+    """As `traced`, in the form that torch's transforms take: a forward without a context, and a
+    `setup_context`, which has what the forward saves among its results. `batches`: torch may derive
+    its rule for vmap."""
+    refs, n_inputs, n_result = walked.forward.call_outputs, len(walked.inputs), len(walked.result)
+    kept = [*walked.saved, *walked.held]
+    further = sorted(
+        {at for at in kept if at is not None and refs[at].index >= n_inputs} - set(walked.result)
+    )
+    places = {at: number for number, at in enumerate([*walked.result, *further])}
+
+    def forward(others: Sequence[Any], *tensors: Any) -> Any:
+        given = {"argument": tensors, "other": others}
+        made = _run(walked.forward, [given[kind][at] for kind, at in walked.inputs])
+        return tuple([made[at] for at in (*walked.result, *further)])
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        given = {"argument": inputs[1:], "other": inputs[0]}
+
+        def value(at: int | None) -> Any:
+            if at is None:
+                return None
+            if refs[at].index < n_inputs:
+                kind, place = walked.inputs[refs[at].index]
+                return given[kind][place]
+            return output[places[at]]
+
+        ctx.save_for_backward(*[value(at) for at in kept])
+        ctx.set_materialize_grads(walked.materialize)
+        ctx.mark_non_differentiable(*[output[places[at]] for at in (*walked.plain, *further)])
+
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        saved, n = ctx.saved_tensors, len(walked.saved)
+        return _gradients(walked, ctx, saved[:n], saved[n:], gradients[:n_result])
+
+    members = {
+        "forward": staticmethod(forward),
+        "setup_context": staticmethod(setup_context),
+        "backward": staticmethod(backward),
+        "generate_vmap_rule": batches,
+    }
+    return type(walked.name, (torch.autograd.Function,), members)
+
+
+def _is_wrapped(tensor: torch.Tensor) -> bool:
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor below all levels of torch's transforms."""
+    while _is_wrapped(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def _nodes(ghosts: Sequence[Any]) -> tuple[Node, ...]:
@@ -168,6 +229,8 @@ class Applied:
         self.reads = reads
         self._cls = Unowned(weakref.ref(cls))
         self._traced = traced(walked)
+        self._leveled = leveled(walked, bool(getattr(cls, "generate_vmap_rule", False)))
+        self._n_result = len(walked.result)
         self.__name__ = walked.name
 
     def __call__(self, args: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
@@ -177,8 +240,11 @@ class Applied:
         given = [one.ref() if type(one) is Unowned else one for one in args]
         pairs = zip(given, args, strict=True)
         ended = cls is None or any(one is None and was is not None for one, was in pairs)
-        if ended or any(type(one) is Ghost for one in tensors):
-            found = self._traced.apply(others, *tensors)
+        if ended or any(type(_innermost(one)) is Ghost for one in tensors):
+            wrapped = any(_is_wrapped(one) for one in tensors)
+            found = (self._leveled if wrapped else self._traced).apply(others, *tensors)
+            if wrapped:
+                found = found[: self._n_result]
         else:
             found = cls.apply(*given)
         parts = found if isinstance(found, tuple) else (found,)
