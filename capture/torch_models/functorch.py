@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import inspect
 import types
+import warnings
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.func
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from ...ir.dataclass import dataclass
@@ -50,6 +52,11 @@ class Transform:
     api: Callable[..., Any]
     options: tuple[str, ...]
     direct: bool = False
+
+    @property
+    def pushes(self) -> bool:
+        """Whether it computes derivatives in forward mode."""
+        return self.api in (torch.func.jvp, torch.func.jacfwd)
 
     def apply(self, function: Any, options: dict[str, Any], args: Any, kwargs: Any) -> Any:
         if self.direct:
@@ -184,6 +191,11 @@ def handed_over(
     m: Machine, transform: Transform, options: dict[str, Any], args: list[Any], kwargs: Any
 ) -> _Seen:
     """Run the transform until it calls its function."""
+    if transform.pushes:
+        with warnings.catch_warnings():
+            # Once per process, torch compiles rules, with a warning that is not the program's.
+            warnings.simplefilter("ignore")
+            forward_ad._maybe_load_decompositions()
 
     def probe(*found: Any, **named: Any) -> Any:
         args_seen = pytree.tree_map_only(torch.Tensor, _leaf, found)
@@ -210,7 +222,7 @@ def walked(
     inner = Inner(
         Tracer(transform.api.__name__),
         batches=transform.api is torch.func.vmap,
-        pushes=transform.api in (torch.func.jvp, torch.func.jacfwd),
+        pushes=transform.pushes,
     )
     outer, grad = m.tracer, torch.is_grad_enabled()
     m.activity += 1

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torch._functorch.pyfunctorch import GradInterpreter, VmapInterpreter
-from torch._functorch.vmap import lazy_load_decompositions
 from torch.autograd import forward_ad
 from torch.nn.utils.stateless import _reparametrize_module
 
@@ -32,6 +31,7 @@ from ..runtime.errors import BreakError
 from ..runtime.guards.interpreter_state import snapshot
 from .refusals import refused_in
 from .unit import UNITS, Unit
+from .unit_events import place_of
 
 _functorch = torch._C._functorch
 _KINDS = _functorch.TransformType
@@ -51,8 +51,8 @@ class AsWritten(Exception):
 class RegionUnit(Unit):
     """The unit of a function of plain tensors, which must be one graph without effects."""
 
-    def __init__(self, region: Region, of: Unit) -> None:
-        super().__init__(region.name, of.config.replace(jit_syntax_level="STRICT"), of.place)
+    def __init__(self, region: Region, of: Unit, place: Any) -> None:
+        super().__init__(region.name, of.config.replace(jit_syntax_level="STRICT"), place)
         self.region = region
 
     def _refused(self) -> tuple[str, str] | None:
@@ -91,8 +91,9 @@ def _has_input(tree: Any) -> bool:
 
 
 class Region:
-    """A chain of steps over one call of a function; `callable` is its compiled form.
+    """A chain of steps over one call of a function.
 
+    place     the user's line for reports
     kinds     the levels of the call, outermost first
     chain     the kinds of the steps
     """
@@ -102,10 +103,12 @@ class Region:
         name: str,
         run: transformed.Run,
         owner: Unit,
+        place: Any,
         kinds: tuple[Any, ...],
         chain: tuple[str, ...] = (),
     ) -> None:
-        self.name, self.owner, self.kinds, self.chain = name, owner, kinds, chain
+        self.name, self.owner, self.place = name, owner, place
+        self.kinds, self.chain = kinds, chain
         code = run.__code__.replace(co_name=name, co_qualname=name)  # type: ignore[attr-defined]
         self.run = types.FunctionType(
             code,
@@ -114,9 +117,8 @@ class Region:
             None,
             run.__closure__,  # type: ignore[attr-defined]
         )
-        self.unit = RegionUnit(self, owner)
-        self.callable = _native.Callable(self.run, self.unit.state_for(code))
-        UNITS.add(self.unit)
+        self.unit: RegionUnit | None = None
+        self._callable: Any = None
         self.refused = ""  # why it cannot be one graph
         self.random = False  # it draws random numbers
         self.steps: dict[tuple[Any, ...], Region] = {}
@@ -129,7 +131,12 @@ class Region:
                 self.steps.clear()
             run = _STEPS[kind](self.run, *options)
             found = self.steps[(kind, *options)] = Region(
-                f"{kind}({self.name})", run, self.owner, self.kinds, (*self.chain, kind)
+                f"{kind}({self.name})",
+                run,
+                self.owner,
+                self.place,
+                self.kinds,
+                (*self.chain, kind),
             )
         return found
 
@@ -141,9 +148,18 @@ class Region:
             return not self.chain
         return self.chain == ("vmap",) * len(self.kinds) and set(self.kinds) == {_KINDS.Vmap}
 
+    def __call__(self, values: tuple[Any, ...], tensors: Sequence[Any]) -> Any:
+        """Run the compiled function, which is made at the first call."""
+        if self._callable is None:
+            unit = self.unit = RegionUnit(self, self.owner, self.place)
+            self._callable = _native.Callable(self.run, unit.state_for(self.run.__code__))
+            UNITS.add(unit)
+        return self._callable(values, *tensors)
+
     def units(self) -> Iterator[Unit]:
         """The units of this function and of all with more steps."""
-        yield self.unit
+        if self.unit is not None:
+            yield self.unit
         for region in self.steps.values():
             yield from region.units()
 
@@ -242,7 +258,7 @@ class Call:
         region = self.region
         if not region.refused:
             try:
-                return region.callable(self.values, *tensors)
+                return region(self.values, tensors)
             except BreakError as error:
                 region.refused = str(error).splitlines()[0].partition("] ")[2]
         if self.first:
@@ -453,7 +469,6 @@ def _answer(
     try:
         call = Call(_region(unit, function, form, swaps, kinds), tuple(values), forms)
         call.swaps = swaps
-        lazy_load_decompositions()
         made = apply(call, tensors)
         form_of_result, others = forms[0]
         return transformed.joined(form_of_result, made, others)
@@ -480,7 +495,8 @@ def _region(
         if len(unit.transformed) >= _LIMIT:
             unit.transformed.clear()
         run = transformed.called(function, form, swaps)
-        found = unit.transformed[key] = Region(unit.name, run, unit, kinds)
+        place = unit.place or place_of(function.__code__)
+        found = unit.transformed[key] = Region(unit.name, run, unit, place, kinds)
     return found
 
 

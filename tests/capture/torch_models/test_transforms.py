@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 
 import torch
 from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vmap
@@ -230,6 +232,18 @@ def test_no_grad_around_and_inside():
         return grad(f)(w)
 
     return fn, (t(3),)
+
+
+def test_the_first_jvp_of_a_process_is_in_the_graph():
+    """torch imports rules for it then, with a warning."""
+    program = """if True:
+        import torch
+        from graftjit import jit
+        f = jit(lambda x: torch.func.jvp(torch.sin, (x,), (x,)), fullgraph=True)
+        print(torch.allclose(f(torch.ones(2))[1], torch.ones(2).cos()))
+    """
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.stdout.split() == ["True"], ran.stderr
 
 
 # -- a jitted function under a transform -----------------------------------------------------------------
