@@ -214,9 +214,11 @@ _TABLE: tuple[Code, ...] = (
     Code("PL208", "being traced or debugged",
          "sys.settrace, sys.monitoring or a profiler observes each line", "remove the tracer"),
     Code("PL209", "a mode is active that graftjit does not model",
-         "a torch function or dispatch mode, functorch transform, forward AD level or anomaly mode"
-         " is active, or hooks for saved tensors are active around a frame with effects",
-         "call the compiled function outside of the mode"),
+         "a torch function or dispatch mode, forward AD level or anomaly mode is active, or a"
+         " transform of torch.func around a function that is not one graph without effects, or"
+         " hooks for saved tensors around a frame with effects",
+         "call the compiled function outside of the mode, or jit the function that calls the"
+         " transform"),
     Code("PL212", "waited too long for another thread",
          "only one thread compiles at a time, and another thread has been compiling for minutes",
          "nothing, if it happens once"),
