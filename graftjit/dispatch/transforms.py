@@ -218,6 +218,13 @@ class Call:
         made.first, made.swaps = self.first, self.swaps
         return made
 
+    def below(self) -> Call:
+        """The same call for the next level, which has a history of its own."""
+        made = Call(self.region, self.values, self.forms)
+        made.first, made.draws, made.swaps = self.first, self.draws, self.swaps
+        made.kept_by = self.kept_by
+        return made
+
     def derived(self, kind: str, *options: Any) -> Call:
         """A derivative: it is asked for when the function has run."""
         made = self.step(kind, *options)
@@ -350,10 +357,12 @@ def _grad(level: int, call: Call, tensors: Sequence[Any]) -> tuple[Any, ...]:
             return apply(call, given)
     if call.first and _functorch.get_dynamic_layer_stack_depth() == 1:
         call.keeps = tuple(keeps)
+    lower = call if call.keeps else call.below()
     allowed = _functorch.get_single_level_autograd_function_allowed()
     _functorch.set_single_level_autograd_function_allowed(True)
     try:
-        return GradLevel.apply(level, taped, call, *tensors)
+        modes = taped, torch._C._is_fwd_grad_enabled()
+        return GradLevel.apply(level, modes, call, lower, *tensors)
     finally:
         _functorch.set_single_level_autograd_function_allowed(allowed)
 
@@ -387,16 +396,18 @@ class GradLevel(torch.autograd.function._SingleLevelFunction):
     """The node of a call at one level of grad or vjp."""
 
     @staticmethod
-    def forward(level: int, taped: bool, call: Call, *tensors: Any) -> Any:
+    def forward(
+        level: int, modes: tuple[bool, bool], call: Call, lower: Call, *tensors: Any
+    ) -> Any:
         given = [_functorch._unwrap_for_grad(one, level) for one in tensors]
-        # the node has switched grad mode off for its own level
-        with _Below(taped):
-            made = apply(call, given)
+        # the node has switched both modes off for its own level
+        with forward_ad._set_fwd_grad_enabled(modes[1]), _Below(modes[0]):
+            made = apply(lower, given)
         return tuple([_functorch._wrap_for_grad(one, level) for one in made])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.call, tensors = inputs[2], inputs[3:]
+        ctx.call, tensors = inputs[2], inputs[4:]
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[one for one in output if not transformed.is_smooth(one)])
@@ -404,7 +415,7 @@ class GradLevel(torch.autograd.function._SingleLevelFunction):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         given = tuple([at for at, one in enumerate(gradients) if one is not None])
-        wanted = tuple([at for at, one in enumerate(ctx.needs_input_grad[3:]) if one])
+        wanted = tuple([at for at, one in enumerate(ctx.needs_input_grad[4:]) if one])
         found: list[Any] = [None] * len(ctx.needs_input_grad)
         if not given or not wanted:
             return tuple(found)
@@ -419,7 +430,7 @@ class GradLevel(torch.autograd.function._SingleLevelFunction):
                 pull.kept_by = call.kept, wanted, given
             made = apply(pull, [*tensors, *cotangents])
         for at, one in zip(wanted, made, strict=True):
-            found[at + 3] = one
+            found[at + 4] = one
         return tuple(found)
 
 

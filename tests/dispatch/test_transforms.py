@@ -73,6 +73,12 @@ TRANSFORMS = {
     "hessian": hessian,
     "jacrev of jacrev": lambda f: jacrev(jacrev(f)),
     "grad of grad": lambda f: grad(lambda w, x: grad(f)(w, x).square().sum()),
+    "grad of grad, both arguments": lambda f: grad(
+        lambda w, x: grad(lambda w, x: f(w, x).square(), argnums=(0, 1))(w, x)[0].sum()
+    ),
+    "jacfwd of grad": lambda f: jacfwd(grad(f), argnums=1),
+    "jacfwd of gradients of samples": lambda f: jacfwd(vmap(grad(f), in_dims=(None, 0))),
+    "jvp of vmap": lambda f: lambda w, x: jvp(vmap(f, in_dims=(None, 0)), (w, x), (w, x)),
     "grad of a jvp": lambda f: grad(lambda w, x: jvp(f, (w, x), (x[:4, :3], x))[1]),
     "inside other code": lambda f: grad(lambda w, x: f(w * 2, x.exp()).sin()),
     "twice": lambda f: grad(lambda w, x: f(w, x) * f(w.cos(), x)),
