@@ -22,7 +22,7 @@ def refused() -> tuple[str, str] | None:
 
 
 def refused_in(now: State) -> tuple[str, str] | None:
-    """Why nothing may be captured in such a state: a mode is active that the trace does not model."""
+    """Why nothing may be captured in such a state: the trace does not model an active mode."""
     if now.plain or _default_device_only(now):
         return None
     names = [*now.modes, *now.dispatch, now.functorch[0], "a tracer" if now.tracing else ""]

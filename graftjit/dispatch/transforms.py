@@ -3,10 +3,10 @@
 In: a call whose tensors torch has wrapped, one level per active transform. Out: its result, wrapped
 the same way. `apply` takes the levels off one by one, innermost first: a level of vmap asks for the
 batched call, a level of grad makes a node that asks for gradients, a level of jvp asks for tangents
-(as torch's own rules for custom autograd functions do). Each of these is a function of the tensors below that level
-(`runtime.autograd.transformed`), and the tensors at the bottom are plain: the function for them is
-compiled like any other, as one graph. A function that cannot be one graph without effects runs as
-written, so that torch transforms its operators (PL209).
+(as torch's own rules for custom autograd functions do). Each of these is a function of the tensors
+below that level (`runtime.autograd.transformed`), and the tensors at the bottom are plain: the
+function for them is compiled like any other, as one graph. A function that cannot be one graph
+without effects runs as written, so that torch transforms its operators (PL209).
 """
 
 from __future__ import annotations
