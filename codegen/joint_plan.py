@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterable
 
 from ..ir.autograd.before import wanted_before
-from ..ir.autograd.partial_backward import met_by_custom, readers
+from ..ir.autograd.partial_backward import met_by_custom, readers, users_of_regions
 from ..ir.autograd.partition import Halves
 from ..ir.graph.nodes import Graph, Meta
 from ..ir.symbolic.expr import hint_of
@@ -18,6 +18,7 @@ from ..runtime.autograd.joint_plan import Plan
 def joint_plan(graph: Graph, halves: Halves) -> Plan:
     """The plan of a graph with a Joint, divided in two."""
     joint = graph.joint
+    arguments = _arguments(graph, halves)
     dirty = {at: node.target for at, node in enumerate(joint.pieces) if node.op == "input"}
     return Plan(
         name=graph.name,
@@ -34,7 +35,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         givers=joint.givers,
         gradients=halves.gradients,
         saved=halves.saved,
-        witnesses=(*halves.witnesses, *_arguments(graph, halves)),
+        witnesses=(*halves.witnesses, *arguments),
         dirty=dirty,
         frees=joint.frees,
         parameters=joint.parameters,
@@ -49,26 +50,34 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         casts=joint.casts,
         refusing=refusing(joint),
         # Autograd counts the version of an input that the node writes once more.
-        needs=() if dirty else _needs(halves, len(joint.results)),
+        needs=() if dirty else _needs(halves, len(joint.results), arguments.values()),
     )
 
 
-def _arguments(graph: Graph, halves: Halves) -> list[int]:
+def _arguments(graph: Graph, halves: Halves) -> dict[int, frozenset[int]]:
     """The inputs that are arguments of regions and that the backward does not read, as witnesses:
-    eager mode compares their versions when it computes the region again. None for several results,
-    of which some may need no region."""
+    eager mode compares their versions when it computes the region again. Each with the results, by
+    position, whose backward computes one of its regions."""
     joint, kinds = graph.joint, [kind for kind, _ in halves.saved]
-    if not joint.arguments or len(joint.results) > 1:
-        return []
     known = {at for kind, at in halves.saved if kind in ("input", "current")} | {*graph.written}
-    given = joint.kept.intersection(chain(*joint.arguments))
     first = len(joint.pieces) + kinds.count("made") + kinds.count("constant")
-    return [
-        first + node.target for node in graph.inputs if node in given and node.target not in known
-    ]
+    users = joint.users
+    if users is None:
+        users = users_of_regions(joint) if any(joint.arguments) else {}
+    found: dict[int, frozenset[int]] = {}
+    for region, results in users.items():
+        if not results:
+            continue
+        for node in joint.arguments[region] & joint.kept:
+            if node.op == "input" and node.target not in known:
+                at = first + node.target
+                found[at] = found.get(at, frozenset()) | results
+    return dict(sorted(found.items()))
 
 
-def _needs(halves: Halves, n_results: int) -> tuple[frozenset[int], ...]:
+def _needs(
+    halves: Halves, n_results: int, arguments: Iterable[frozenset[int]]
+) -> tuple[frozenset[int], ...]:
     """See `Plan.needs`."""
     n, everyone = len(halves.saved), frozenset(range(n_results))
     if n_results < 2:
@@ -76,9 +85,12 @@ def _needs(halves: Halves, n_results: int) -> tuple[frozenset[int], ...]:
     found = readers(halves.backward, range(n, n + n_results))
     # a version of `current` is not compared
     kinds = [(kind, found[at]) for at, (kind, _) in enumerate(halves.saved) if kind != "current"]
-    if all(one == everyone for kind, one in kinds if kind != "made"):
+    witnesses = [*(everyone for _ in halves.witnesses), *arguments]
+    if all(one == everyone for kind, one in kinds if kind != "made") and all(
+        one == everyone for one in witnesses
+    ):
         return ()
-    return (*(one for _, one in kinds), *(everyone for _ in halves.witnesses))
+    return (*(one for _, one in kinds), *witnesses)
 
 
 def _order(meta: Meta) -> tuple[int, ...] | None:

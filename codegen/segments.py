@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..ir.autograd.partial_backward import users_of_regions
 from ..ir.autograd.partition import Halves
 from ..ir.autograd.segments import Part, Segments, last_assigned, parts_of, ref_of
 from ..ir.dataclass import dataclass
@@ -208,7 +209,10 @@ class _Segment:
             tangents=tuple(joint.tangents[at] for at in self.segment.results),
             wanted=wanted,
             gradients=self._gradients(wanted),
-            arguments=(),
+            users={
+                region: frozenset(at for at, whole in results if whole in some)
+                for region, some in users_of_regions(joint).items()
+            },
             names=tuple(joint.names[at] for at in self.segment.results),
             owners=tuple(map(owners.index, owners)),
             ages=tuple(joint.ages[at] for at in self.segment.results),

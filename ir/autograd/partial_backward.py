@@ -17,6 +17,7 @@ from ..graph.effects import reads, root, writes
 from ..graph.interpreter import moved
 from ..graph.layout import contiguous_strides, is_dense
 from ..graph.nodes import Graph, Meta, Node
+from ..ops.region_borders import NO_REGION, again
 from ..passes.pipeline import drop_dead
 from ..symbolic.expr import is_symbolic
 from ..trace.joint_graph import Joint
@@ -64,6 +65,28 @@ def readers(graph: Graph, tangents: Sequence[int]) -> list[frozenset[int]]:
             found.setdefault(one, set()).update(own)
             found.setdefault(root(one), set()).update(own)
     return [frozenset(found.get(node, ())) for node in graph.inputs]
+
+
+def users_of_regions(joint: Joint) -> dict[int, frozenset[int]]:
+    """For each region that the backward computes again the results, by position, whose backward
+    reads a value of it."""
+    depends = dependences(joint.nodes, joint.tangents)
+    numbers = {node: at for at, node in enumerate(joint.tangents)}
+    none: frozenset[int] = frozenset()
+    # Memory that no gradient has reached -> the regions that it is computed from.
+    within: dict[Node, frozenset[int]] = {}
+    found: dict[int, frozenset[int]] = {}
+    for node in joint.nodes:
+        regions = none.union(*(within.get(root(one), none) for one in reads(node)))
+        memory = {root(node), *(root(one) for one in writes(node))}
+        results = frozenset(numbers[t] for one in memory for t in depends.get(one, ()))
+        if not results:
+            if node.target is again and node.args[1] != NO_REGION:
+                regions |= {node.args[1]}
+            within.update((one, within.get(one, none) | regions) for one in memory if regions)
+        for region in regions if results else ():
+            found[region] = found.get(region, none) | results
+    return found
 
 
 def met_by_custom(joint: Joint) -> tuple[tuple[frozenset[int], ...], ...] | None:

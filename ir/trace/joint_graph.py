@@ -59,6 +59,7 @@ class Joint:
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
     arguments   for each region, the memory of the tensors that its function got
+    users       of a segment: region -> the results whose backward computes it again
     inner       the positions in `results` of those that other results depend on
     frees       what backwards free in eager mode: see `ir.trace.frees.frees_of`
     views_inside
@@ -91,6 +92,7 @@ class Joint:
     leaves: tuple[int, ...] = ()
     givers: tuple[int, ...] = ()
     arguments: tuple[frozenset[Node], ...] = ()
+    users: dict[int, frozenset[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

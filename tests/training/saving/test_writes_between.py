@@ -84,11 +84,18 @@ def of_an_unread_argument(a: T, b: T) -> Any:
     return (again(lambda s, t: (s.square(), t.sin())[1], a, b),)
 
 
+def beside_others(a: T, b: T) -> Any:
+    """Only the backward of the first result computes the region again."""
+    return again(lambda s, t: (s.square(), t.sin())[1], a, b), a * 2, b.exp(), (a + b).sum()
+
+
 def of_two_regions(a: T, b: T) -> Any:
     return again(lambda s, t: s + t, a, b), again(lambda s, t: s.exp() * t.detach(), b, a * 2)
 
 
-@pytest.mark.parametrize("function", [*PROGRAMS, of_an_unread_argument, of_two_regions])
+@pytest.mark.parametrize(
+    "function", [*PROGRAMS, of_an_unread_argument, beside_others, of_two_regions]
+)
 def test_a_write_between_forward_and_backward(function: Any) -> None:
     n = len(function(torch.ones(2, 4), torch.ones(2, 4)))
     jitted = graftjit.jit(function)
