@@ -29,6 +29,7 @@ from ..graph.effects import operands, reads, root, uses, writes
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Graph, Node, Ref
 from ..graph.opdef import OPS
+from ..ops.region_borders import again
 from ..trace.joint import memory_read
 from ..trace.joint_graph import HIDDEN, Joint
 from .partial_backward import dependences, without
@@ -140,9 +141,10 @@ class _Search:
                 terms.append(node)
         if at in self.replaced:
             return terms
-        if terms.count(tangent) != 1 or self.users.get(tangent) != 1:
+        own = [node for node in terms if _before_border(node) is tangent]
+        if len(own) != 1 or self.users.get(tangent) != 1:
             return []
-        return [node for node in terms if node is not tangent]
+        return [node for node in terms if node is not own[0]]
 
     def found(self) -> Segments | None:
         """The segments for the most results that can be parted."""
@@ -321,7 +323,13 @@ class _Search:
             ):
                 mine.append(node)
                 wanted.update(map(root, reads(node)))
-        return memory_read(mine, self.joint.pieces, self.joint.arguments)
+        joint = self.joint
+        return memory_read(reversed(mine), joint.pieces, joint.tangents, joint.arguments)
+
+
+def _before_border(node: Node) -> Node:
+    """What comes into a region here, or the node itself."""
+    return node.args[0] if node.target is again else node  # type: ignore[no-any-return]
 
 
 def _is_sum(node: Node) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import CannotTrace
-from ..graph.effects import reads, root
+from ..graph.effects import reads, root, writes
 from ..graph.layout import gradient_strides
 from ..graph.nodes import Meta, Node
 from ..ops.region_borders import NO_REGION, again
@@ -153,16 +153,24 @@ def _tangents(first: int, nodes: Sequence[Node]) -> list[Node]:
 
 
 def memory_read(
-    nodes: Iterable[Node], pieces: Sequence[Node], arguments: Sequence[Collection[Node]] = ()
+    nodes: Iterable[Node],
+    pieces: Sequence[Node],
+    tangents: Iterable[Node] = (),
+    arguments: Sequence[Collection[Node]] = (),
 ) -> frozenset[Node]:
     """The memory of inputs, constants and pieces that autograd saves for these nodes of a backward:
-    what they read, but of what regions read only the `arguments` of these regions, all of them."""
+    what they read, but of what regions read only the `arguments` of these regions, all of them. A
+    gradient that passes through a region is not read by it."""
     memory, read = {root(node) for node in pieces}, set[Node]()
+    gradients = set(map(root, tangents))
     for node in nodes:
-        if node.target is not again:
-            read.update(map(root, reads(node)))
-        elif node.args[1] != NO_REGION:
+        operands = set(map(root, reads(node)))
+        if not gradients.isdisjoint(operands):
+            gradients.update(map(root, (node, *writes(node))))
+        elif node.target is again and node.args[1] != NO_REGION:
             read.update(arguments[node.args[1]])
+        if node.target is not again:
+            read |= operands
     return frozenset(one for one in read if one.op in ("input", "constant") or one in memory)
 
 

@@ -228,7 +228,7 @@ def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[R
         gradients=tuple(None if one is None else now[one] for one in joint.gradients),
         arrived=tuple(None if one is None else now[one] for one in joint.arrived),
         custom=tuple(one.replaced(now) for one in joint.custom),
-        kept=memory_read(nodes, joint.pieces, arguments),
+        kept=memory_read(nodes, joint.pieces, joint.tangents, arguments),
         arguments=arguments,
     )
 

@@ -89,12 +89,19 @@ def beside_others(a: T, b: T) -> Any:
     return again(lambda s, t: (s.square(), t.sin())[1], a, b), a * 2, b.exp(), (a + b).sum()
 
 
+def of_inner_results(a: T, b: T) -> Any:
+    """A result goes into a region, and what comes out is one on which another one depends."""
+    h = a * 1.5
+    y = again(lambda s: (s.sin() * s).tanh(), h)
+    return y, h, y.cumsum(0), again(lambda s, t: s + t, h, b)
+
+
 def of_two_regions(a: T, b: T) -> Any:
     return again(lambda s, t: s + t, a, b), again(lambda s, t: s.exp() * t.detach(), b, a * 2)
 
 
 @pytest.mark.parametrize(
-    "function", [*PROGRAMS, of_an_unread_argument, beside_others, of_two_regions]
+    "function", [*PROGRAMS, of_an_unread_argument, beside_others, of_inner_results, of_two_regions]
 )
 def test_a_write_between_forward_and_backward(function: Any) -> None:
     n = len(function(torch.ones(2, 4), torch.ones(2, 4)))
