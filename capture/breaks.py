@@ -47,6 +47,8 @@ class Break(_Stop):
         self.inlined: tuple[Location, ...] = ()
         self.looks = False  # an inlined function reads the locals of its callers
         self.frames: tuple[Any, ...] = ()  # of the walk, where an inlined function breaks
+        # Guards (kind, source, expected) without which there is no break here.
+        self.guards: tuple[tuple[str, Any, Any], ...] = ()
 
 
 class Thrown(Break):

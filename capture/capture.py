@@ -321,6 +321,9 @@ class _Attempt:
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
             if instr.index in self.forced:
+                m.where = instr.where
+                for guard in self.forced[instr.index].guards:
+                    m.guard(*guard)
                 return instr.index
             stack, activity = list(f.stack), m.activity
             f.pc += 1

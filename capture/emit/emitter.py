@@ -331,7 +331,9 @@ def _filled(e: Emitter, effect: Filled) -> None:
 
 def _called(e: Emitter, effect: Called) -> None:
     with e.failing(""):
-        e.asm.call_const(effect.step, *[e._loader(value) for value in effect.items])
+        items = [*effect.items, *(value for _, value in effect.named)]
+        names = tuple(name for name, _ in effect.named)
+        e.asm.call_const(effect.step, *map(e._loader, items), kwnames=names)
     e.asm.pop_top()
 
 

@@ -7,6 +7,7 @@ guards on code, defaults and closure; torch callables go to the tracer; builtins
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import weakref
@@ -204,6 +205,11 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         found = function_modes.getter(m, real, args)
         if found is not None:
             return found
+    if type(real) is functools._lru_cache_wrapper:
+        # Loaded at first use: few programs have cached functions.
+        from . import cached_calls
+
+        return cached_calls.call(m, fn, args, kwargs)
     getter = getters.from_outside(m, fn)
     if getter is not None:
         return getters.call(m, getter, args, kwargs)

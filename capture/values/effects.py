@@ -56,10 +56,11 @@ class SetVariable:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function of graftjit is called: step(*items). Its exception leaves the frame."""
+    """A function is called: step(*items, **named). Its exception leaves the frame."""
 
     step: Any
     items: tuple[Value, ...]
+    named: tuple[tuple[str, Value], ...] = ()
 
 
 Effect = SetAttr | SetGlobal | Written | Filled | SetVariable | Called

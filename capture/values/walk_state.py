@@ -37,6 +37,9 @@ class Heap:
     read        keys of `globals` and `variables` that have been read
     shared      tensors over the memory of arrays made here (see `numpy_arrays`)
     leaves      leaves of autograd that the frame has made (see `torch_models.backward`)
+    cached      (address of an lru_cached function, arguments) -> its result in this frame, and
+                whether the function beneath was walked
+    referents   address of an object -> a weak reference that guards call
     """
 
     known: dict[int, Value] = field(default_factory=dict)
@@ -51,6 +54,8 @@ class Heap:
     read: set[Any] = field(default_factory=set)
     shared: list[Any] = field(default_factory=list)
     leaves: dict[Value, Any] = field(default_factory=dict)
+    cached: dict[tuple[Any, ...], tuple[Value, bool]] = field(default_factory=dict)
+    referents: dict[int, Any] = field(default_factory=dict)
 
     def release(self) -> None:
         """Drop the objects: capture must not make them live longer than plain Python does."""

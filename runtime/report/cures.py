@@ -159,6 +159,8 @@ _DTYPES = {
 
 
 def _of_value(source: str, now: str, before: str) -> str:
+    if source.startswith("not_cached_"):
+        return "none: the first call fills the cache of that function, and later ones find it"
     number = re.fullmatch(r"-?[\d.]+(e[-+]?\d+)?|nan|-?inf", now, re.IGNORECASE)
     # An intermediate value of a line has no name.
     unnamed = source.startswith(UNNAMED)

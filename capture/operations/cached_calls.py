@@ -1,0 +1,168 @@
+"""Calls of functions that `functools.lru_cache` or `functools.cache` made.
+
+In: the function and arguments that are constants, or objects from outside that are equal only to
+themselves. Out: the result. What the cache holds at the frame's start is read under a guard: the
+cache still holds it. Where it holds nothing, a guard says so, and the function beneath is walked
+for its result, which must be a constant. Either way an effect calls the cached function at its
+place, so that it counts, keeps, evicts, logs and warns as in plain Python. A break is what plain
+Python must do: a result that is an object and not kept yet, arguments of the frame's own, a full
+cache.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...runtime.guards import cached_calls
+from ...runtime.guards.sources import Source
+from ...runtime.safe_access import in_classes
+from ..breaks import Break
+from ..exact_type import is_kind
+from ..values.containers import NotConstant, as_constant, has_nan
+from ..values.effects import Called
+from ..values.symbolic_numbers import is_number
+from ..values.value import Const, Obj, Sequence, Value
+from ..values.wrap import CONST_TYPES, IDENTITY_TYPES, pin
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+Args = list[Value]
+Kwargs = dict[str, Value]
+
+
+def call(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    """fn(*args, **kwargs)"""
+    real = fn.value
+    known = cached_calls.parameters(real)
+    if known is None:
+        raise _left(real, "whose parameters are not known")
+    _same_object(m, fn)
+    parts = tuple(_part(m, real, value) for value in args)
+    named = {name: _part(m, real, value) for name, value in kwargs.items()}
+    first = sum(walked for (of, _), (_, walked) in m.heap.cached.items() if of == id(real))
+    lookup = cached_calls.Lookup(real, parts, named, first + 1)
+    key = (id(real), lookup.key(None, lambda part: part))
+    found = m.heap.cached.get(key)
+    if found is None:
+        held = _looked_up(real, lookup)
+        if held is cached_calls.ABSENT:
+            found = _first(m, fn, args, kwargs, lookup), True
+        else:
+            found = m.wrap(held, Source("context", None, lookup)), False
+        m.heap.cached[key] = found
+        m.heap.keep.append(real)
+    m.journal.effects.append(Called(operator.call, (fn, *args), tuple(kwargs.items())))
+    return found[0]
+
+
+def _left(real: Any, why: str) -> Break:
+    return Break("GB102", f"call of the cached function {real.__qualname__} {why}")
+
+
+# -- arguments -------------------------------------------------------------------------------------
+def _part(m: Machine, real: Any, value: Value) -> Any:
+    """An argument as `Lookup` takes it, under guards."""
+    # A number that varies would have an entry for each value.
+    if is_number(value) and value.may_vary():  # type: ignore[attr-defined]
+        raise _left(real, "with a number that varies")
+    if isinstance(value, Const) or (
+        isinstance(value, Sequence) and value.cls in (tuple, torch.Size)
+    ):
+        try:
+            plain = as_constant(m, value)
+        except NotConstant:
+            raise _left(real, "with a tuple of objects") from None
+        if _is_plain(plain):
+            return plain
+    if isinstance(value, Obj):
+        kind = type(value.value)
+        own = in_classes(kind, "__hash__"), in_classes(kind, "__eq__")
+        if own == (object.__hash__, object.__eq__):
+            _same_object(m, value)
+            return _Part(value.value)
+    raise _left(real, "with what has another equality than constants and objects")
+
+
+class _Part(cached_calls.Referent):
+    """An object that is equal only to itself; parts of one object are equal."""
+
+    __slots__ = ("_id",)
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self._id = id(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Part) and other._id == self._id
+
+    def __hash__(self) -> int:
+        return hash(self._id)
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (tuple, torch.Size):
+        return all(map(_is_plain, value))
+    return type(value) in CONST_TYPES and not has_nan(value)
+
+
+def _same_object(m: Machine, value: Obj) -> None:
+    """Guard the identity of an object, without keeping it alive."""
+    pin(value)
+    source = value.source
+    if source is None or source.kind == "const" or is_kind(value.value, IDENTITY_TYPES):
+        return  # `wrap` has guarded it
+    held = m.heap.referents.get(id(value.value))
+    if held is None:
+        try:
+            held = cached_calls.Referent(value.value)
+        except TypeError:
+            raise Break("GB102", f"a cached call with a {type(value.value).__name__}") from None
+        m.heap.referents[id(value.value)] = held
+    m.guard("same", source, Source("context", None, held))
+
+
+# -- results ---------------------------------------------------------------------------------------
+def _looked_up(real: Any, lookup: cached_calls.Lookup) -> Any:
+    """What the cache holds at the frame's start."""
+    held = lookup()
+    if held is cached_calls.UNKNOWN:
+        raise _left(real, "whose cache is full")
+    return held
+
+
+def _first(m: Machine, fn: Obj, args: Args, kwargs: Kwargs, lookup: cached_calls.Lookup) -> Value:
+    """The result of a call that the cache does not hold; a break lasts until it does."""
+    guard = ("equals", Source("context", None, cached_calls.IsAbsent(lookup)), True)
+    m.guard(*guard)
+    try:
+        return _walked(m, fn, args, kwargs)
+    except Break as stop:
+        stop.guards = (*stop.guards, guard)
+        raise
+
+
+def _walked(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
+    """The result of the function beneath, which the effect will call for the first time."""
+    real = fn.value
+    if m.inner or m.modes:
+        raise _left(real, "for the first time in a transform or under a mode")
+    if not all(isinstance(effect, Called) for effect in m.journal.effects):
+        # It might see what was stored in its final form.
+        raise _left(real, "for the first time, after stores to what outlives this function")
+    effects, nodes, contexts = len(m.journal.effects), m.tracer.recorded, len(m.contexts)
+    result = m.call(Obj(cached_calls.wrapped(real)), args, kwargs)
+    try:
+        plain = as_constant(m, result)
+    except NotConstant:
+        plain = NotConstant
+    if (m.tracer.recorded, len(m.contexts)) != (nodes, contexts) or not _is_plain(plain):
+        raise _left(real, "for the first time, which makes an object")
+    if not all(isinstance(effect, Called) for effect in m.journal.effects[effects:]):
+        raise _left(real, "for the first time, which stores something")
+    # The effect does them.
+    del m.journal.effects[effects:]
+    return result

@@ -1,0 +1,154 @@
+"""What the cache of an lru_cached function holds, asked without a call of the function.
+
+In: a function that `functools.lru_cache` or `functools.cache` made, and the arguments of a call.
+Out: a `Lookup`, a callable for a "context" source: the kept result, or `ABSENT`. It counts no hit,
+moves no entry, and keeps neither the function nor its arguments or results alive. `IsAbsent` says
+whether it is ABSENT.
+
+The cache is a field of a C object that Python has no name for. `gc.get_referents` gives the fields
+in the order in which C visits them (`lru_cache_tp_traverse` in CPython's
+Modules/_functoolsmodule.c): the type, of a cache with a limit each link's key, result and type, and
+then the six of `_FIELDS`.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# cache, function, mark before keywords, type of links, type of cache_info's result, __dict__
+_FIELDS = 6
+_LINK = 3
+_PLAIN = frozenset(
+    {type(None), bool, int, float, str, bytes, torch.dtype, torch.device, torch.layout}
+)
+_LIBRARY = functools.lru_cache.__code__.co_filename
+
+
+class _Answer:
+    """What a look-up without a result says."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+ABSENT = _Answer("not in the cache")  # and there is room for it
+UNKNOWN = _Answer("unknown")
+
+
+class Referent:
+    """The object that a weak reference refers to, or None: a callable for a "context" source."""
+
+    __slots__ = ("__name__", "_of")
+
+    def __init__(self, value: Any) -> None:
+        """Raises TypeError if nothing can refer weakly to the value."""
+        self._of = weakref.ref(value)
+        self.__name__ = f"same_{type(value).__name__}"
+
+    def __call__(self) -> Any:
+        return self._of()
+
+
+def parameters(function: Any) -> tuple[int | None, bool] | None:
+    """(maxsize, typed) of an lru_cached function; None if they are not known."""
+    told = vars(function).get("cache_parameters")
+    if type(told) is not types.FunctionType or told.__code__.co_filename != _LIBRARY:
+        return None
+    known = told()
+    return known["maxsize"], known["typed"]
+
+
+def wrapped(function: Any) -> Any:
+    """The function beneath."""
+    return gc.get_referents(function)[1 - _FIELDS]
+
+
+class Lookup:
+    """The result that is kept for a call, now; ABSENT; or UNKNOWN.
+
+    `args` and `kwargs` are constants, tuples of them, and `Referent`s. `room`: how many results
+    must fit in beside those that the cache holds, for an ABSENT one.
+    """
+
+    __slots__ = ("__name__", "_args", "_function", "_kwargs", "_maxsize", "_room", "_typed")
+
+    def __init__(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], room: int
+    ) -> None:
+        known = parameters(function)
+        assert known is not None
+        self._maxsize, self._typed = known
+        self._function = weakref.ref(function)
+        self._args, self._kwargs, self._room = args, kwargs, room
+        self.__name__ = f"cached_{function.__name__}"
+
+    def __call__(self) -> Any:
+        function = self._function()
+        if function is None or self._maxsize == 0:
+            return UNKNOWN
+        fields = gc.get_referents(function)
+        cache, _, mark, link = fields[-_FIELDS : 4 - _FIELDS]
+        if type(cache) is not dict or fields[-1] is not vars(function):
+            return UNKNOWN
+        key = self.key(mark, _now)
+        held = cache.get(key, ABSENT)
+        if held is ABSENT:
+            limit = self._maxsize
+            return ABSENT if limit is None or len(cache) + self._room <= limit else UNKNOWN
+        if self._maxsize is None:
+            return held
+        for at in range(1, len(fields) - _FIELDS, _LINK):
+            if fields[at + 2] is link and _same_key(fields[at], key):
+                return fields[at + 1]
+        return UNKNOWN
+
+    def key(self, mark: Any, part: Callable[[Any], Any]) -> Any:
+        """The key in the cache (`lru_cache_make_key` in C); `part` is called for each argument."""
+        args = tuple(map(part, self._args))
+        if not self._typed and not self._kwargs:
+            return args[0] if len(args) == 1 and type(args[0]) in (str, int) else args
+        values = list(map(part, self._kwargs.values()))
+        key = [*args]
+        if values:
+            key.append(mark)
+            for name, value in zip(self._kwargs, values, strict=True):
+                key += (name, value)
+        if self._typed:
+            key += map(type, [*args, *values])
+        return tuple(key)
+
+
+class IsAbsent:
+    """Whether the cache has room, and no result yet: a callable for a "context" source."""
+
+    __slots__ = ("__name__", "_lookup")
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self.__name__ = f"not_{lookup.__name__}"
+
+    def __call__(self) -> bool:
+        return self._lookup() is ABSENT
+
+
+def _now(part: Any) -> Any:
+    return part() if isinstance(part, Referent) else part
+
+
+def _same_key(one: Any, other: Any) -> bool:
+    """Whether two keys are equal, found without code of the program's."""
+    if one is other:
+        return True
+    if type(one) in (tuple, torch.Size) and type(other) in (tuple, torch.Size):
+        return len(one) == len(other) and all(map(_same_key, one, other))
+    return type(one) in _PLAIN and type(other) in _PLAIN and bool(one == other)
