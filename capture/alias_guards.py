@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .data_model.attributes import instance_dict
 from .exact_type import is_kind
-from .values.effects import SetAttr, Written
+from .values.effects import Called, SetAttr, Written
 from .values.value import Cell, Dict, Obj, Sequence, Set, Value
 from .values.wrap import IDENTITY_TYPES, held_by_content
 
@@ -43,6 +43,8 @@ def _written(m: Machine) -> set[Value]:
         elif isinstance(effect, Written):
             found.add(m.heap.owners.get(effect.target, effect.target))
             found.update(obj for obj, held in m.heap.storages.items() if held is effect.target)
+        elif isinstance(effect, Called):
+            found.update(effect.writes)
     return found
 
 

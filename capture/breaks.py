@@ -74,6 +74,13 @@ class Thrown(Break):
         self.value = value
 
 
+class Warns(Break):
+    """A call warns each time, so Python makes it; or the walk of its own Python code."""
+
+    def __init__(self, warning: Warning) -> None:
+        super().__init__("GB103", f"a warning: {warning}")
+
+
 class LooksAtFrame(Break):
     """The frame of this instruction reads itself, so it must exist as written."""
 

@@ -6,6 +6,8 @@ builtin types' own methods, so they run no code of a subclass that plain Python 
 
 from __future__ import annotations
 
+import _warnings
+import logging
 import sys
 import types
 from collections import OrderedDict
@@ -304,3 +306,45 @@ def stride_of(tensor: torch.Tensor, dim: int) -> int:
 def nothing(*_: Any) -> tuple[Any, ...]:
     """The program of a frame that computes no tensor."""
     return ()
+
+
+# -- output ----------------------------------------------------------------------------------------
+def warn_at(
+    text: str,
+    category: type[Warning],
+    file: str,
+    line: int,
+    names: dict[str, Any] | None = None,
+) -> None:
+    """`warnings.warn` of a frame at that line, with these globals or the caller's."""
+    names = sys._getframe(1).f_globals if names is None else names
+    module = names.get("__name__", "<string>")
+    if not isinstance(module, (str, type(None))):
+        module = "<string>"
+    registry = names.setdefault("__warningregistry__", {})
+    _warnings.warn_explicit(text, category, file, line, module, registry)
+
+
+def log_at(
+    logger: logging.Logger,
+    level: int,
+    text: str,
+    args: tuple[Any, ...],
+    place: tuple[str, int, str],
+) -> None:
+    """`Logger._log` of a frame at that file, line and function."""
+    file, line, function = place
+    record = logger.makeRecord(logger.name, level, file, line, text, args, None, function)
+    logger.handle(record)
+
+
+def log_above(
+    logger: logging.Logger, level: int, text: str, args: tuple[Any, ...], above: int
+) -> None:
+    """`Logger._log` for a frame that many frames above the caller."""
+    frame = sys._getframe(1)
+    while above and frame.f_back is not None:
+        frame = frame.f_back
+        above -= frame.f_code.co_filename != logging._srcfile
+    place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    log_at(logger, level, text, args, place)

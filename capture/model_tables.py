@@ -10,7 +10,9 @@ its module may have a row, too: then the module is imported for nothing.
 from __future__ import annotations
 
 import copy
+import logging
 import sys
+import warnings
 from types import FunctionType
 from typing import Any
 
@@ -48,6 +50,10 @@ def _steps() -> list[Any]:
     return [one for functions in found for one in functions if type(one) is FunctionType]
 
 
+_OF_LOGGERS = (
+    *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
+    *("isEnabledFor", "getEffectiveLevel", "hasHandlers"),
+)
 _SETTINGS: tuple[Any, ...] = (
     torch_checkpoint.set_checkpoint_early_stop,
     torch_checkpoint.set_checkpoint_debug_enabled,
@@ -55,6 +61,10 @@ _SETTINGS: tuple[Any, ...] = (
 # Module -> the callables whose models it has.
 LATE: dict[str, list[Any]] = {
     "models.copies": [copy.copy, copy.deepcopy],
+    "models.output": [
+        warnings.warn,
+        *(getattr(logging.Logger, name) for name in _OF_LOGGERS),
+    ],
     "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],
     "torch_models.checkpoints": [
         torch_checkpoint.checkpoint,

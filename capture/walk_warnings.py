@@ -32,6 +32,8 @@ _WATCHING = _Watching()
 class _Matches:
     """The module pattern of an entry in `warnings.filters`, which calls its `match`."""
 
+    over_a_walk = True  # `runtime.guards.shown_output` reads this mark
+
     def __init__(self, over: str, but: str = " ") -> None:
         self.over, self.but = over, but
 

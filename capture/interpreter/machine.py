@@ -98,6 +98,8 @@ class Machine:
         self.where: Location | None = None
         self.root_index = 0
         self.grad_before = torch.is_grad_enabled()
+        # how many frames are below the function that an effect runs again
+        self.repeated = 0
         # functions around that are being differentiated (see `differentiating`)
         self.differentiating = 0
         # an operator that may raise came after something that must then have happened
@@ -272,6 +274,8 @@ class Machine:
     identical = truths.identical
     compare = operators.compare
     get_item = operators.get_item
+
+    same_object = wrapping.same_object
 
     def class_attribute(self, value: Value, name: str) -> Any:
         """Guard what the class of a value has under a name."""

@@ -18,14 +18,14 @@ import torch
 
 from ...runtime.guards import cached_calls
 from ...runtime.guards.sources import Source
+from ...runtime.guards.weak_ref import Referent
 from ...runtime.safe_access import in_classes
 from ..breaks import Break
-from ..exact_type import is_kind
 from ..values.containers import NotConstant, as_constant, has_nan
 from ..values.effects import Called
 from ..values.symbolic_numbers import is_number
 from ..values.value import Const, Obj, Sequence, Value
-from ..values.wrap import CONST_TYPES, IDENTITY_TYPES, pin
+from ..values.wrap import CONST_TYPES
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -40,7 +40,7 @@ def call(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     known = cached_calls.parameters(real)
     if known is None:
         raise _left(real, "whose parameters are not known")
-    _same_object(m, fn)
+    m.same_object(fn)
     parts = tuple(_part(m, real, value) for value in args)
     named = {name: _part(m, real, value) for name, value in kwargs.items()}
     first = sum(walked for (of, _), (_, walked) in m.heap.cached.items() if of == id(real))
@@ -55,6 +55,7 @@ def call(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
             found = m.wrap(held, Source("context", None, lookup)), False
         m.heap.cached[key] = found
         m.heap.keep.append(real)
+    m.activity += 1
     m.journal.effects.append(Called(operator.call, (fn, *args), tuple(kwargs.items())))
     return found[0]
 
@@ -82,12 +83,12 @@ def _part(m: Machine, real: Any, value: Value) -> Any:
         kind = type(value.value)
         own = in_classes(kind, "__hash__"), in_classes(kind, "__eq__")
         if own == (object.__hash__, object.__eq__):
-            _same_object(m, value)
+            m.same_object(value)
             return _Part(value.value)
     raise _left(real, "with what has another equality than constants and objects")
 
 
-class _Part(cached_calls.Referent):
+class _Part(Referent):
     """An object that is equal only to itself; parts of one object are equal."""
 
     __slots__ = ("_id",)
@@ -107,22 +108,6 @@ def _is_plain(value: Any) -> bool:
     if type(value) in (tuple, torch.Size):
         return all(map(_is_plain, value))
     return type(value) in CONST_TYPES and not has_nan(value)
-
-
-def _same_object(m: Machine, value: Obj) -> None:
-    """Guard the identity of an object, without keeping it alive."""
-    pin(value)
-    source = value.source
-    if source is None or source.kind == "const" or is_kind(value.value, IDENTITY_TYPES):
-        return  # `wrap` has guarded it
-    held = m.heap.referents.get(id(value.value))
-    if held is None:
-        try:
-            held = cached_calls.Referent(value.value)
-        except TypeError:
-            raise Break("GB102", f"a cached call with a {type(value.value).__name__}") from None
-        m.heap.referents[id(value.value)] = held
-    m.guard("same", source, Source("context", None, held))
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -154,7 +139,12 @@ def _walked(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         # It might see what was stored in its final form.
         raise _left(real, "for the first time, after stores to what outlives this function")
     effects, nodes, contexts = len(m.journal.effects), m.tracer.recorded, len(m.contexts)
-    result = m.call(Obj(cached_calls.wrapped(real)), args, kwargs)
+    before = m.repeated
+    m.repeated = before or len(m.frames)
+    try:
+        result = m.call(Obj(cached_calls.wrapped(real)), args, kwargs)
+    finally:
+        m.repeated = before
     try:
         plain = as_constant(m, result)
     except NotConstant:

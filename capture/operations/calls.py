@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime import _native
 from ...runtime.guards.sources import Source
 from ...runtime.guards.weak_rows import source_of_globals
-from ..breaks import Break
+from ..breaks import Break, Warns
 from ..data_model import attributes, skiplist
 from ..data_model.binding import bind, keywords_of, modelled
 from ..exact_type import is_kind
@@ -227,7 +227,12 @@ def _torch(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
     owner = getattr(real, "__objclass__", None)
     if owner is not None and args and isinstance(args[0], Tensor):
         return calls.call_tensor_method(m, args[0], real.__name__, args[1:], kwargs)
-    return calls.call_torch(m, real, args, kwargs)
+    try:
+        return calls.call_torch(m, real, args, kwargs)
+    except Warns:
+        if not is_kind(real, types.FunctionType):
+            raise
+        return inline(m, Obj(real), args, kwargs)
 
 
 # -- methods ---------------------------------------------------------------------------------------

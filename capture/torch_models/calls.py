@@ -23,7 +23,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
-from ..breaks import Break, NeedsPlainSizes
+from ..breaks import Break, NeedsPlainSizes, Warns
 from ..data_model import value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..data_model.container_iterators import over_items
@@ -317,7 +317,7 @@ def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             if not isinstance(error.original, Warning):
                 raise
             if warning is not None:
-                raise Break("GB103", f"a warning: {error.original}") from error
+                raise Warns(error.original) from error
             warning = error.original
             continue
         if warning is not None:

@@ -56,11 +56,15 @@ class SetVariable:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function is called: step(*items, **named). Its exception leaves the frame."""
+    """A function is called: step(*items, **named). Its exception leaves the frame.
+
+    `writes`: objects from outside that it changes.
+    """
 
     step: Any
     items: tuple[Value, ...]
     named: tuple[tuple[str, Value], ...] = ()
+    writes: tuple[Value, ...] = ()
 
 
 Effect = SetAttr | SetGlobal | Written | Filled | SetVariable | Called

@@ -39,7 +39,8 @@ class Heap:
     leaves      leaves of autograd that the frame has made (see `torch_models.backward`)
     cached      (address of an lru_cached function, arguments) -> its result in this frame, and
                 whether the function beneath was walked
-    referents   address of an object -> a weak reference that guards call
+    asked       callables of guards ("context" sources), by what they ask
+    recordings  lists that get warnings of the frame
     """
 
     known: dict[int, Value] = field(default_factory=dict)
@@ -55,7 +56,8 @@ class Heap:
     shared: list[Any] = field(default_factory=list)
     leaves: dict[Value, Any] = field(default_factory=dict)
     cached: dict[tuple[Any, ...], tuple[Value, bool]] = field(default_factory=dict)
-    referents: dict[int, Any] = field(default_factory=dict)
+    asked: dict[Any, Any] = field(default_factory=dict)
+    recordings: set[Value] = field(default_factory=set)
 
     def release(self) -> None:
         """Drop the objects: capture must not make them live longer than plain Python does."""

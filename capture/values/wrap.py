@@ -23,6 +23,7 @@ from ...ir.trace.tracer import Unsupported
 from ...runtime import _native, safe_access
 from ...runtime.guards.rows import TensorSpec
 from ...runtime.guards.sources import Source
+from ...runtime.guards.weak_ref import Referent
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ...runtime.safe_access import ARRAY_SCALARS, MISSING, in_classes
 from ..breaks import Break
@@ -164,6 +165,22 @@ def pin(value: Value) -> None:
     """Guard the identity of this function from here on."""
     if isinstance(value, Obj) and value.pin is not None:
         value.pin()
+
+
+def same_object(m: Machine, value: Obj) -> None:
+    """Guard the identity of an object, without keeping it alive."""
+    pin(value)
+    source = value.source
+    if source is None or source.kind == "const" or is_kind(value.value, IDENTITY_TYPES):
+        return  # `wrap` has guarded it
+    held = m.heap.asked.get(id(value.value))
+    if held is None:
+        try:
+            held = Referent(value.value)
+        except TypeError:
+            raise Break("GB112", f"the identity of a {type(value.value).__name__}") from None
+        m.heap.asked[id(value.value)] = held
+    m.guard("same", source, Source("context", None, held))
 
 
 # Roots of paths to objects that one call may have and the next may make anew.

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+from .weak_ref import Referent
+
 # cache, function, mark before keywords, type of links, type of cache_info's result, __dict__
 _FIELDS = 6
 _LINK = 3
@@ -43,20 +45,6 @@ class _Answer:
 
 ABSENT = _Answer("not in the cache")  # and there is room for it
 UNKNOWN = _Answer("unknown")
-
-
-class Referent:
-    """The object that a weak reference refers to, or None: a callable for a "context" source."""
-
-    __slots__ = ("__name__", "_of")
-
-    def __init__(self, value: Any) -> None:
-        """Raises TypeError if nothing can refer weakly to the value."""
-        self._of = weakref.ref(value)
-        self.__name__ = f"same_{type(value).__name__}"
-
-    def __call__(self) -> Any:
-        return self._of()
 
 
 def parameters(function: Any) -> tuple[int | None, bool] | None:

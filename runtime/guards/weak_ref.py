@@ -61,3 +61,17 @@ class Living(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+class Referent:
+    """The object that a weak reference refers to, or None: a callable for a "context" source."""
+
+    __slots__ = ("__name__", "_of")
+
+    def __init__(self, value: Any) -> None:
+        """Raises TypeError if nothing can refer weakly to the value."""
+        self._of = weakref.ref(value)
+        self.__name__ = f"same_{type(value).__name__}"
+
+    def __call__(self) -> Any:
+        return self._of()

@@ -633,7 +633,7 @@ def warns(level):
     warnings.warn("from the helper", stacklevel=level)
 
 
-@looks("GB103")
+@looks()
 def warnings_with_a_level(x):
     y = x + 1
     warnings.warn("direct")
