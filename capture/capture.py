@@ -377,7 +377,8 @@ class _Attempt:
         mode = torch.is_grad_enabled()
         assert self.ends is not None
         ends = self.ends.at_the_end(m, self.root, order_of(self.input.code))
-        if not m.journal.effects and not m.contexts and mode == self.grad_before and not ends:
+        outside = m.journal.effects or m.contexts or mode != self.grad_before or m.heap.data
+        if not outside and not ends:
             made = self._direct(result)
             if made is not None:
                 return made
@@ -452,6 +453,11 @@ class _Attempt:
         backward.check_own_leaves(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
+        if self.machine.heap.data:
+            # Loaded at first use: programs of today do without `.data`.
+            from .models import legacy
+
+            legacy.check(self.machine, graph, outputs)
         if not (outputs or graph.mutates or graph.random or self.tracer.may_raise_since(0)):
             return None  # nothing visible is computed
         self.graph = graph

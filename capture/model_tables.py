@@ -32,7 +32,7 @@ from .interpreter import (
 )
 from .models import builtins, conversions, iterators, stdlib
 from .operations import attribute_readers
-from .torch_models import state_queries
+from .torch_models import calls, state_queries
 from .types import classes
 from .values.registry import models_in
 
@@ -54,6 +54,7 @@ _OF_LOGGERS = (
     *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
     *("isEnabledFor", "getEffectiveLevel", "hasHandlers"),
 )
+_TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 _SETTINGS: tuple[Any, ...] = (
     torch_checkpoint.set_checkpoint_early_stop,
     torch_checkpoint.set_checkpoint_debug_enabled,
@@ -61,6 +62,12 @@ _SETTINGS: tuple[Any, ...] = (
 # Module -> the callables whose models it has.
 LATE: dict[str, list[Any]] = {
     "models.copies": [copy.copy, copy.deepcopy],
+    "models.legacy": [
+        torch.autograd.Variable,
+        torch.Tensor,
+        *(getattr(torch, f"{name}Tensor") for name in _TYPES),
+        calls.GETTERS["data"],
+    ],
     "models.output": [
         warnings.warn,
         *(getattr(logging.Logger, name) for name in _OF_LOGGERS),

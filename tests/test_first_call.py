@@ -90,7 +90,7 @@ def test_inference_loads_only_what_it_needs(first):
 
 # -- models that are loaded late -------------------------------------------------------------------
 LATE = (
-    "models.copies",
+    *("models.copies", "models.legacy"),
     "models.output",
     *("torch_models.autograd_function", "torch_models.checkpoints", "torch_models.data_parallel"),
     *("torch_models.differentiate", "torch_models.foreach", "torch_models.optimizer_rules"),

@@ -42,6 +42,7 @@ _MODULES: dict[str, str | None] = {
     "torch.autograd": "GB114",
     "torch.autograd.function": "GB134",
     "torch.autograd.functional": None,
+    "torch.autograd.variable": None,
     "torch.utils.checkpoint": "GB114",
     "torch._tensor_str": "GB103",
     "torch.random": "GB118",

@@ -147,6 +147,12 @@ class Emitter:
         if isinstance(value, Null):
             self.asm.push_null()
             return
+        alias = self.m.heap.data.get(value)  # type: ignore[call-overload]
+        if alias is not None and alias[0] is not None:
+            self.push(alias[0])
+            self.asm.load_attr("data")
+            self._remember(value)
+            return
         if value.source is not None:
             self.loaded[value] = None
             self.asm.load_source(value.source)

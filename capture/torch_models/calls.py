@@ -442,11 +442,16 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
             return fact(m, lambda: ghost.numel() * ghost.element_size())
         return fact(m, lambda: getattr(ghost, name))
     if name in _VIEWS:
-        return call_torch(m, _GETTERS[name], [value], {})
+        return call_torch(m, GETTERS[name], [value], {})
     if name == "__class__":
         return type_of(m, value)
     if name == "data":
-        return call_torch(m, _GETTERS[name], [value], {}) if _no_grad(value) else _refuse(name)
+        # That of another tensor has a model (`models.legacy`).
+        return (
+            call_torch(m, GETTERS[name], [value], {})
+            if _no_grad(value)
+            else m.call(Obj(GETTERS[name]), [value], {})
+        )
     if name == "grad":
         # `backward` imports this file
         from . import backward
@@ -508,7 +513,7 @@ def _getter(name: str) -> Callable[[Any], Any]:
     return get
 
 
-_GETTERS = {name: _getter(name) for name in (*_VIEWS, "data")}
+GETTERS = {name: _getter(name) for name in (*_VIEWS, "data")}
 
 
 def call_tensor_method(

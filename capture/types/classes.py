@@ -43,6 +43,7 @@ from ..values.value import (
     Sequence,
     Slice,
     Super,
+    Tensor,
     Value,
 )
 
@@ -117,6 +118,10 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
         return any(base is target for base in _bases(m, cls))
     if check is vars(abc.ABCMeta)[hook]:
         return _asked_of_abc(m, cls, target)
+    if check is _OF_TYPES and isinstance(value, Tensor):
+        found, kind = value.ghost, typing.cast("Any", target)
+        wanted = (kind.dtype, kind.layout, "cuda" if kind.is_cuda else "cpu")
+        return (found.dtype, found.layout, found.device.type) == wanted
     if not is_kind(check, types.FunctionType) or issubclass(meta, _OF_PROTOCOLS):
         raise Break("GB137", f"isinstance() with {target.__name__}, which decides by its own code")
     place = Source("const", None, target)
@@ -175,6 +180,8 @@ def _is_quiet(target: Any, cls: type, seen: set[int]) -> bool:
 
 
 _OF_PROTOCOLS: Any = type(typing.Protocol)
+# Of `torch.FloatTensor` and its like, which are types by dtype and device.
+_OF_TYPES = vars(type(torch.FloatTensor))["__instancecheck__"]
 # Hooks of tensor classes: those of `type`, unless torch defines another.
 _OF_TENSORS: dict[str, Any] = {
     hook: raw

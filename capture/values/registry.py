@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from .value import Const, Value
 
@@ -39,6 +40,9 @@ _HASHED = (
     np.ufunc,
     type(np.sum),
     type(np.dtype),
+    type(torch.Tensor),
+    type(torch.FloatTensor),
+    type(torch.autograd.Variable),
 )
 
 

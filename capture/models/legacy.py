@@ -1,0 +1,157 @@
+"""What programs of old do with tensors: `Variable(t)`, `FloatTensor(...)`, `Tensor(...)`, `t.data`.
+
+In: a call of such a class, or a tensor whose `.data` is read. Out: the Value of a tensor.
+`Variable(t)` is `t.detach()`. The other classes make a tensor of numbers, or of a size, on the
+processor; with a tensor as an argument they are breaks, since it decides what they do.
+
+`t.data` has the memory of `t`, but a version of its own: autograd does not see what is written
+through it. That of an input is an input as well, which replacement code makes by `.data` of the
+other one. That of a tensor made in the frame is its `detach()`, as long as nobody sees a difference
+(`check`): neither leaves the frame nor is written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd import Variable
+
+from ...ir.graph.effects import operands
+from ...ir.graph.nodes import Graph
+from ..breaks import Break, MustBePython
+from ..torch_models import calls
+from ..values.containers import sequence_items
+from ..values.registry import BUILTINS, Args, Kwargs, models
+from ..values.symbolic_numbers import SymbolicNumber
+from ..values.value import Const, Sequence, Tensor, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+TYPES: tuple[Any, ...] = (
+    *(torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.BFloat16Tensor),
+    *(torch.LongTensor, torch.IntTensor, torch.ShortTensor, torch.CharTensor, torch.ByteTensor),
+    *(torch.BoolTensor, torch.Tensor),
+)
+
+
+def _made(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
+    """cls(*args, **kwargs)"""
+    sized = args
+    if len(args) == 1 and isinstance(args[0], Const) and type(args[0].value) is torch.Size:
+        sized = [Const(size) for size in args[0].value]
+    elif len(args) == 1 and isinstance(args[0], Sequence) and args[0].cls is torch.Size:
+        sized = sequence_items(m, args[0])
+    if sized and not kwargs and all(map(_is_int, sized)):
+        return calls.call_torch(m, cls, sized, {})
+    # The items of a list are numbers, also where a tensor could give one.
+    if sized is not args or kwargs or len(args) != 1 or not _has_numbers(m, args[0]):
+        raise Break("GB126", f"{cls.__name__} is built with these arguments")
+    return calls.call_torch(m, cls, args, {})
+
+
+for _cls in TYPES:
+    BUILTINS[_cls] = partial(lambda cls, m, args, kwargs: _made(m, cls, args, kwargs), _cls)
+
+
+def _is_int(value: Value) -> bool:
+    if isinstance(value, SymbolicNumber) and not value.looked:
+        return type(value.real) is int
+    return isinstance(value, Const) and type(value.value) is int
+
+
+def _has_numbers(m: Machine, value: Value) -> bool:
+    if not isinstance(value, Sequence) or value.cls not in (list, tuple):
+        return False
+    return all(
+        isinstance(item, Const) or _has_numbers(m, item) for item in sequence_items(m, value)
+    )
+
+
+@models(Variable)
+def _variable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    given = dict(zip(("data", "requires_grad"), args, strict=False)) | kwargs
+    data = given.pop("data", None)
+    if not isinstance(data, Tensor) or len(args) > 2 or given.keys() - {"requires_grad"}:
+        raise Break("GB126", "Variable is built with these arguments")
+    asks = given.get("requires_grad", Const(False))
+    if not isinstance(asks, Const) or type(asks.value) is not bool:
+        raise Break("GB126", "Variable is built with these arguments")
+    made = calls.call_tensor_method(m, data, "detach", [], {})
+    if asks.value:
+        assert isinstance(made, Tensor)
+        calls.call_tensor_method(m, made, "requires_grad_", [], {})
+    return made
+
+
+# -- .data -----------------------------------------------------------------------------------------
+_CODE = "GB114"
+
+
+@models(calls.GETTERS["data"])
+def _data(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """value.data, of an input or of a tensor with a gradient"""
+    (value,) = args
+    assert isinstance(value, Tensor)
+    if m.inner or m.modes or not m.tracer.owns(value.ghost):
+        raise Break(_CODE, "Tensor.data in a transform or under a mode")
+    if value.source is not None and value.origin is not None:
+        return _of_input(m, value)
+    if not value.ghost._store.fresh:
+        raise Break(_CODE, "Tensor.data of a view of an input")
+    made = calls.call_tensor_method(m, value, "detach", [], {})
+    assert isinstance(made, Tensor)
+    m.heap.data[made] = (None, m.root_index, made.ghost._version)
+    return made
+
+
+def _of_input(m: Machine, value: Tensor) -> Value:
+    real = value.origin.data
+    ghost = m.root_tracer.input(real, value.source, value.ghost._node.meta)
+    made = Tensor(ghost, torch.Tensor, real)
+    m.inputs.append(made)
+    m.heap.known[id(ghost)] = made
+    m.heap.keep += (ghost, real)
+    m.heap.data[made] = (value, m.root_index, 0)
+    m.activity += 1
+    return made
+
+
+def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
+    """Break at a `.data` of which the program would see that it is none."""
+    _leave_out_unused(m, graph)
+    for made, (base, index, version) in m.heap.data.items():
+        ghost = made.ghost
+        if base is not None:
+            at = ghost._node.target
+            shared = any(at in group for group in graph.overlaps)
+            if graph.mutates and (shared or m.root_tracer.followed()):
+                raise MustBePython(index, _CODE, "Tensor.data of what this function writes")
+        elif ghost._version != version:
+            raise MustBePython(index, _CODE, "Tensor.data of what this function writes")
+        elif any(o.ghost._store is ghost._store and not o.ghost.requires_grad for o in outputs):
+            raise MustBePython(index, _CODE, "Tensor.data that leaves the function")
+
+
+def _is_only_read(graph: Graph, group: tuple[int, ...]) -> bool:
+    return not set(graph.written).intersection(group)
+
+
+def _leave_out_unused(m: Machine, graph: Graph) -> None:
+    """An input of which only `.data` is used is neither read nor written."""
+    if not graph.mutates or not graph.overlaps:
+        return
+    read = {id(node) for node in graph.outputs}
+    read |= {id(operand) for node in graph.nodes for operand in operands((node.args, node.kwargs))}
+    bases = (base.ghost._node for base, _, _ in m.heap.data.values() if base is not None)
+    unused = {node.target for node in bases if id(node) not in read}
+    groups = (tuple(at for at in group if at not in unused) for group in graph.overlaps)
+    made = {one.ghost._node.target for one in m.heap.data}
+    graph.overlaps = [
+        group
+        for group in groups
+        if len(group) > 1 and not (made.intersection(group) and _is_only_read(graph, group))
+    ]
+    graph.written = [at for at in graph.written if at not in unused]

@@ -1,0 +1,227 @@
+"""`Variable`, `FloatTensor` and its like, and `.data`, which programs of old use."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import Variable
+
+from graftjit import jit
+
+from ..harness import agrees, t
+
+
+@agrees(breaks=0)
+def test_variable():
+    def f(x):
+        a = Variable(x) * 2
+        b = Variable(torch.zeros(3), requires_grad=False)
+        return a + b, Variable(x), isinstance(x, Variable), isinstance(3, Variable)
+
+    return f, (t(3),)
+
+
+@agrees(backward=True)
+def test_variable_of_a_value_with_a_gradient():
+    w = nn.Parameter(t(3))
+
+    def f(x):
+        y = w * x
+        return Variable(y) * y, w
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_variables_with_other_arguments():
+    def f(x):
+        own = Variable(torch.ones(3), requires_grad=True)
+        (own * x).sum().backward()
+        try:
+            Variable(3)
+        except TypeError:
+            x = x + 1
+        return own.grad, x, Variable(data=x)
+
+    return f, (t(3),)
+
+
+@agrees(breaks=0)
+def test_types_of_tensors():
+    def f(x):
+        a = torch.FloatTensor([1, 2.5, 3]) * x + torch.LongTensor([[1], [2]])
+        b = torch.Tensor([1, 2, 3]) + torch.Tensor(x.shape).fill_(2) + torch.DoubleTensor((1,))
+        c = torch.IntTensor(2, x.shape[0]).zero_(), torch.ByteTensor([True, False])
+        return a, b, c, x.new([1, 2]), x.new(2, 3).fill_(1), x.new_tensor([3])
+
+    return f, (t(3),), [lambda: None, lambda: None]
+
+
+@agrees(breaks=0)
+def test_instances_of_types():
+    def f(x):
+        kinds = torch.FloatTensor, torch.DoubleTensor, torch.LongTensor, torch.Tensor
+        found = [isinstance(x, kind) for kind in kinds]
+        return x * 2, found, isinstance(x, torch.cuda.FloatTensor), x.type(torch.DoubleTensor)
+
+    return f, (t(3),), [lambda: (t(3).double(),), lambda: (t(3).long(),)]
+
+
+@agrees()
+def test_types_with_other_arguments():
+    def f(x):
+        found = [torch.Tensor(x), torch.Tensor(), torch.FloatTensor([x.sum(), 2])]
+        try:
+            torch.LongTensor(["a"])
+        except (TypeError, ValueError):
+            found.append(x + 1)
+        return found
+
+    return f, (t(3),)
+
+
+# -- .data -----------------------------------------------------------------------------------------
+def states(fn, grad=True):
+    """Results, values and versions of a program `(x, w) -> result`, called three times."""
+    w, x, found = nn.Parameter(t(3)), t(3), []
+    for _ in range(3):
+        result = fn(x, w)
+        leaves = result if isinstance(result, tuple) else (result,)
+        for one in leaves:
+            if grad and one.requires_grad:
+                one.sum().backward(retain_graph=True)
+        found.append([(one.tolist(), one._version, one.requires_grad) for one in leaves])
+        first = leaves[0]
+        if not first.requires_grad:
+            first.add_(1)  # who sees it, and whose version tells
+        found.append([(one.tolist(), one._version) for one in (*leaves, x, w)])
+        found.append(None if w.grad is None else w.grad.tolist())
+    return found
+
+
+def _reads(x, w):
+    return (w.data * x).sum() + w.sum() + x.data
+
+
+def _leaves(x, w):
+    return x.data, x * 2
+
+
+def _leaves_of_a_parameter(x, w):
+    return w.data.view(-1), w * 2
+
+
+def _clamps(x, w):
+    w.data.clamp_(-0.5, 0.5)
+    return x * 2
+
+
+def _adds(x, w):
+    w.data.add_(x.data, alpha=0.5)
+    return x + 1
+
+
+def _of_a_value(x, w):
+    y = w * x
+    return y * y.data
+
+
+@pytest.mark.parametrize(
+    "program", [_reads, _leaves, _leaves_of_a_parameter, _clamps, _adds, _of_a_value]
+)
+def test_data(program):
+    run = jit(program)
+    assert states(program) == states(run)
+    assert run.report().break_count == 0, run.report()
+
+
+def _writes_and_reads(x, w):
+    y = x * 2
+    x.data.add_(1)
+    return y + x
+
+
+def _writes_before(x, w):
+    x.add_(1)
+    return x.data * 2
+
+
+def _writes_what_is_saved(x, w):
+    y = (w * x).exp()
+    y.data.mul_(0.5)
+    return y * 1
+
+
+def _leaves_as_a_value(x, w):
+    y = w * x
+    return y.data, y
+
+
+def _of_a_view(x, w):
+    return x[1:].data * 2
+
+
+def _assigns(x, w):
+    w.data = x + 1
+    return w * 2
+
+
+def _kept(x, w):
+    held = x.data
+    x.add_(1)
+    return held * 2
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _writes_and_reads,
+        _writes_before,
+        _writes_what_is_saved,
+        _leaves_as_a_value,
+        _of_a_view,
+        _assigns,
+        _kept,
+    ],
+)
+def test_data_that_a_graph_cannot_have(program):
+    run = jit(program)
+    assert states(program) == states(run)
+
+
+def test_a_write_between_forward_and_backward():
+    """Autograd does not see it in `.data`, and computes with what is there then."""
+
+    def f(x, w):
+        return (w * x.data).sum()
+
+    found = []
+    for run in (f, jit(f)):
+        x, w = t(3), nn.Parameter(t(3))
+        for _ in range(3):
+            loss = run(x, w)
+            x.add_(1)
+            loss.backward()
+        found.append((w.grad.tolist(), x._version))
+    assert found[0] == found[1]
+
+
+@agrees(breaks=0)
+def test_data_of_sizes_that_vary():
+    def f(x):
+        return x.data.view(-1) * x.size(0)
+
+    return f, (t(3),), [lambda: (t(4),), lambda: (t(5),), lambda: (t(6, 2),)]
+
+
+@agrees()
+def test_a_condition_on_data():
+    mask = torch.tensor([True, True])
+
+    def f(x):
+        if mask.data.all():
+            return x * 2
+        return x + 1
+
+    return f, (t(3),), [lambda: [mask.zero_()] and None, None]
