@@ -92,6 +92,9 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     if own is not None:
         own(m, value, name, item)
         return
+    if isinstance(value, Tensor) and value.source is None and not m.inner and item is not None:
+        _store_on_tensor(m, value, name, item)
+        return
     if not isinstance(value, (Obj, Instance)):
         raise Break("GB115", f"attribute {name!r} of this value is set")
     real = value.value if isinstance(value, Obj) else None
@@ -111,6 +114,16 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
         m.call(bind_raw(m, value, slot, raw), args, {})
     else:
         raise Break("GB112", f"{slot} of {real_class(value)}")
+
+
+def _store_on_tensor(m: Machine, value: Tensor, name: str, item: Value) -> None:
+    """Store an attribute that tensors do not have, on a tensor made in the frame."""
+    usual = class_attribute(m, value, "__setattr__") in _GENERIC_STORES
+    if not usual or class_attribute(m, value, name) is not MISSING:
+        raise Break("GB115", f"attribute {name!r} of a tensor is set")
+    m.activity += 1
+    m.heap.overlay.setdefault(value, {})[name] = item
+    m.journal.effects.append(SetAttr(value, name, item))
 
 
 def _store_in_module(m: Machine, value: Obj, name: str, item: Value | None) -> None:

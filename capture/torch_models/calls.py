@@ -469,7 +469,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
 def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
     """An attribute that the user has put on the tensor itself."""
     class_attribute(m, value, name)
-    own = _put_on(m, value, name)
+    own = m.heap.overlay.get(value, {}).get(name) or _put_on(m, value, name)
     if own is None:
         raise NoAttribute(name, value.cls.__name__)
     return own

@@ -26,7 +26,9 @@ from .weak_ref import Referent
 
 # cache, function, mark before keywords, type of links, type of cache_info's result, __dict__
 _FIELDS = 6
+_CACHE, _FUNCTION, _MARK, _LINK_TYPE = range(-_FIELDS, 4 - _FIELDS)
 _LINK = 3
+_fields = gc.get_referents
 _PLAIN = frozenset(
     {type(None), bool, int, float, str, bytes, torch.dtype, torch.device, torch.layout}
 )
@@ -48,7 +50,10 @@ UNKNOWN = _Answer("unknown")
 
 
 def parameters(function: Any) -> tuple[int | None, bool] | None:
-    """(maxsize, typed) of an lru_cached function; None if they are not known."""
+    """(maxsize, typed) of an lru_cached function; None if they, or its fields, are not known."""
+    fields = _fields(function)
+    if fields[-1] is not vars(function) or type(fields[_CACHE]) is not dict:
+        return None
     told = vars(function).get("cache_parameters")
     if type(told) is not types.FunctionType or told.__code__.co_filename != _LIBRARY:
         return None
@@ -58,7 +63,7 @@ def parameters(function: Any) -> tuple[int | None, bool] | None:
 
 def wrapped(function: Any) -> Any:
     """The function beneath."""
-    return gc.get_referents(function)[1 - _FIELDS]
+    return _fields(function)[_FUNCTION]
 
 
 class Lookup:
@@ -68,7 +73,9 @@ class Lookup:
     must fit in beside those that the cache holds, for an ABSENT one.
     """
 
-    __slots__ = ("__name__", "_args", "_function", "_kwargs", "_maxsize", "_room", "_typed")
+    __slots__ = (
+        *("__name__", "_args", "_fixed", "_function", "_kwargs", "_maxsize", "_room", "_typed"),
+    )
 
     def __init__(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], room: int
@@ -79,22 +86,27 @@ class Lookup:
         self._function = weakref.ref(function)
         self._args, self._kwargs, self._room = args, kwargs, room
         self.__name__ = f"cached_{function.__name__}"
+        # The key, unless it has objects: it is made anew then.
+        objects = any(isinstance(part, Referent) for part in (*args, *kwargs.values()))
+        mark = _fields(function)[_MARK]
+        self._fixed = None if objects else (self.key(mark, _now),)
 
     def __call__(self) -> Any:
         function = self._function()
-        if function is None or self._maxsize == 0:
+        if function is None:
             return UNKNOWN
-        fields = gc.get_referents(function)
-        cache, _, mark, link = fields[-_FIELDS : 4 - _FIELDS]
-        if type(cache) is not dict or fields[-1] is not vars(function):
+        fields = _fields(function)
+        cache = fields[_CACHE]
+        if type(cache) is not dict:
             return UNKNOWN
-        key = self.key(mark, _now)
+        key = self.key(fields[_MARK], _now) if self._fixed is None else self._fixed[0]
         held = cache.get(key, ABSENT)
-        if held is ABSENT:
-            limit = self._maxsize
-            return ABSENT if limit is None or len(cache) + self._room <= limit else UNKNOWN
-        if self._maxsize is None:
+        limit = self._maxsize
+        if limit is None:
             return held
+        if held is ABSENT:
+            return ABSENT if len(cache) + self._room <= limit else UNKNOWN
+        link = fields[_LINK_TYPE]
         for at in range(1, len(fields) - _FIELDS, _LINK):
             if fields[at + 2] is link and _same_key(fields[at], key):
                 return fields[at + 1]

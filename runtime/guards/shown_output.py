@@ -22,6 +22,8 @@ _OF_LOGGERS = (
     *("filter", "_log", "findCaller"),
 )
 _METHODS = {name: getattr(logging.Logger, name) for name in _OF_LOGGERS}
+_IS_ENABLED = logging.Logger.isEnabledFor
+_LEVEL = logging.Logger.getEffectiveLevel
 _HANDLERS = (
     *(logging.NullHandler, logging.StreamHandler, logging.FileHandler, _LOGGING._StderrHandler),
 )
@@ -106,10 +108,17 @@ class Enabled:
         self.__name__ = f"{logger.name.replace('.', '_')}_takes_{logging.getLevelName(level)}"
 
     def __call__(self) -> bool | None:
-        logger = self._logger()
-        if logger is None or not is_plain(logger):
+        logger: Any = self._logger()
+        # Capture has asked `is_plain`; the two methods that run here are asked each time.
+        kind: Any = type(logger)
+        if (
+            logger is None
+            or kind.isEnabledFor is not _IS_ENABLED
+            or kind.getEffectiveLevel is not _LEVEL
+            or "getEffectiveLevel" in logger.__dict__
+        ):
             return None
-        return logger.isEnabledFor(self._level)
+        return _IS_ENABLED(logger, self._level)
 
 
 class Handled:

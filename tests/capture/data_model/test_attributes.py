@@ -10,6 +10,8 @@ import typing
 import torch
 from torch import nn
 
+from graftjit import jit
+
 from ..harness import agrees, t
 
 
@@ -1039,3 +1041,39 @@ def test_descriptor_of_the_users_read_from_the_class():
         return x * Holder.scale + Holder().scale
 
     return f, (t(3),)
+
+
+@agrees(breaks=0)
+def test_attributes_of_tensors_made_here():
+    def f(x):
+        y = x * 2
+        y.note = "made"
+        y.note = y.note + " here", x
+        z = y + 1
+        z.of = y
+        return y, y.view(-1), hasattr(y, "other"), hasattr(z, "note"), z.of.note[0], y.note
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_attributes_of_tensors_that_stay():
+    def f(x):
+        x.note = 3
+        y = x * 2
+        y.requires_grad = True
+        y.first = 1
+        del y.first
+        return x, y, hasattr(y, "first"), x.note
+
+    return f, (t(3),)
+
+
+def test_attributes_of_tensors_are_on_the_results():
+    def f(x):
+        y = x * 2
+        y.note = "made"
+        return y
+
+    run = jit(f)
+    assert [run(t(3)).note for _ in range(3)] == ["made"] * 3
