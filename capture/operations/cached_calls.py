@@ -21,7 +21,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.guards.weak_ref import Referent
 from ...runtime.safe_access import in_classes
 from ..breaks import Break
-from ..values.containers import NotConstant, as_constant, has_nan
+from ..values.containers import NotConstant, as_constant, has_nan, is_one
 from ..values.effects import Called
 from ..values.symbolic_numbers import is_number
 from ..values.value import Const, Obj, Sequence, Value
@@ -120,14 +120,23 @@ def _looked_up(real: Any, lookup: cached_calls.Lookup) -> Any:
 
 
 def _first(m: Machine, fn: Obj, args: Args, kwargs: Kwargs, lookup: cached_calls.Lookup) -> Value:
-    """The result of a call that the cache does not hold; a break lasts until it does."""
-    guard = ("equals", Source("context", None, cached_calls.IsAbsent(lookup)), True)
-    m.guard(*guard)
+    """The result of a call that the cache does not hold; a break lasts until it does.
+
+    A number or None may be kept later: then this walk is right as well.
+    """
+    absent = ("equals", Source("context", None, cached_calls.IsAbsent(lookup)), True)
     try:
-        return _walked(m, fn, args, kwargs)
+        result = _walked(m, fn, args, kwargs)
     except Break as stop:
-        stop.guards = (*stop.guards, guard)
+        m.guard(*absent)
+        stop.guards = (*stop.guards, absent)
         raise
+    if isinstance(result, Const) and is_one(result.value):
+        either = cached_calls.IsOrWouldBe(lookup, result.value)
+        m.guard("equals", Source("context", None, either), True)
+    else:
+        m.guard(*absent)
+    return result
 
 
 def _walked(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:

@@ -2,8 +2,8 @@
 
 In: a function that `functools.lru_cache` or `functools.cache` made, and the arguments of a call.
 Out: a `Lookup`, a callable for a "context" source: the kept result, or `ABSENT`. It counts no hit,
-moves no entry, and keeps neither the function nor its arguments or results alive. `IsAbsent` says
-whether it is ABSENT.
+moves no entry, and keeps neither the function nor its arguments or results alive. `IsAbsent` and
+`IsOrWouldBe` ask for one outcome.
 
 The cache is a field of a C object that Python has no name for. `gc.get_referents` gives the fields
 in the order in which C visits them (`lru_cache_tp_traverse` in CPython's
@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from ..safe_access import same_constant
 from .weak_ref import Referent
 
 # cache, function, mark before keywords, type of links, type of cache_info's result, __dict__
@@ -139,6 +140,21 @@ class IsAbsent:
 
     def __call__(self) -> bool:
         return self._lookup() is ABSENT
+
+
+class IsOrWouldBe:
+    """Whether the cache holds this constant, or has room and no result yet: a callable for a
+    "context" source. The walk of the function has found the constant, under its own guards."""
+
+    __slots__ = ("__name__", "_expected", "_lookup")
+
+    def __init__(self, lookup: Lookup, expected: Any) -> None:
+        self._lookup, self._expected = lookup, expected
+        self.__name__ = f"{lookup.__name__}_or_none"
+
+    def __call__(self) -> bool:
+        held = self._lookup()
+        return held is ABSENT or same_constant(held, self._expected)
 
 
 def _now(part: Any) -> Any:
