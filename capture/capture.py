@@ -322,8 +322,7 @@ class _Attempt:
                 raise Restart
             if instr.index in self.forced:
                 m.where = instr.where
-                for guard in self.forced[instr.index].guards:
-                    m.guard(*guard)
+                m.guard_all(self.forced[instr.index].guards)
                 return instr.index
             stack, activity = list(f.stack), m.activity
             f.pc += 1

@@ -141,6 +141,10 @@ class Machine:
         if key not in self.guards.rows:
             self.guards.rows[key] = Row(kind, source, expected, self.users_line)
 
+    def guard_all(self, guards: tuple[tuple[str, Any, Any], ...]) -> None:
+        for guard in guards:
+            self.guard(*guard)
+
     def wrap(self, value: Any, source: Source) -> Value:
         """The Value of a real object at `source`, with the guards that make its use safe."""
         return wrapping.wrap(self, value, source)
@@ -334,8 +338,9 @@ class Machine:
             while frame.result is None and frame.yielded is None:
                 instr = instrs[frame.pc]
                 self.where = instr.where
-                if self.count in self.stops:
-                    raise BreaksInside(self.stops[self.count], tuple(self.frames))
+                if (known := self.stops.get(self.count)) is not None:
+                    self.guard_all(known.guards)
+                    raise BreaksInside(known, tuple(self.frames))
                 frame.begun = self.count
                 frame.pc += 1
                 try:
