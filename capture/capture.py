@@ -416,7 +416,8 @@ class _Attempt:
                 self._guard_aliases()
                 for source, tensor in self.tracer.followed():
                     self.machine.guard("history", source, history(tensor))
-            raises = clean and self.tracer.may_raise_since(0)
+            checks = self.tracer.may_raise_since(0) or made.graph.required
+            raises = clean and bool(checks)
             program = rollback.again(made.program, made.graph, raises) if clean else made.program
             if made.graph.needs_grad or made.graph.spends:
                 # Loaded at first use: programs for inference save nothing.
@@ -450,6 +451,11 @@ class _Attempt:
 
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
         backward.check_own_leaves(self.machine, outputs)
+        if self.machine.numbers.read:
+            # loaded by the first read
+            from .data_model.data_numbers import give_numbers
+
+            give_numbers(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
         if self.machine.heap.data:

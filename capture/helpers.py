@@ -303,6 +303,12 @@ def stride_of(tensor: torch.Tensor, dim: int) -> int:
         return tensor.stride(dim)
 
 
+def item_of(tensor: torch.Tensor) -> Any:
+    """tensor.item() under any mode."""
+    with torch._C.DisableTorchFunction():
+        return tensor.item()
+
+
 def nothing(*_: Any) -> tuple[Any, ...]:
     """The program of a frame that computes no tensor."""
     return ()

@@ -137,7 +137,7 @@ def _finish(
     compiled: Compiled, graph: Graph, sink: bool, inner: frozenset[int] = frozenset()
 ) -> None:
     """Wrap the program: a launch as a whole (`inner`: see `graphed`), and checks."""
-    if sink and compiled.mode != "replay":
+    if sink and compiled.mode != "replay" and compiled.spec is not None:
         # loaded at first use: few programs are launched as a whole
         from .cuda_graphs import graphed
 
@@ -158,6 +158,11 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
 
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """The program from the kept plan of such a graph, or from a new one."""
+    if any(origin[0] == "data" for origin in graph.symbols.values()):
+        # loaded at first use: few programs read numbers from tensors
+        from .read_parts import compiled
+
+        return compiled(graph, lambda part: _programmed(part, level, False, tune))
     key = cache.key_of(graph) if not tune else None
     try:
         done = _kept(graph, key, background)

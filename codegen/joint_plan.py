@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..ir.autograd.before import wanted_before
 from ..ir.autograd.partial_backward import met_by_custom, readers, users_of_regions
 from ..ir.autograd.partition import Halves
 from ..ir.graph.nodes import Graph, Meta
-from ..ir.symbolic.expr import hint_of
+from ..ir.symbolic.expr import Symbol, hint_of
 from ..ir.trace.custom_function import Applied
 from ..ir.trace.reentrant import refusing
 from ..runtime.autograd import rng_state
@@ -39,7 +40,7 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         dirty=dirty,
         frees=joint.frees,
         parameters=joint.parameters,
-        numbers=tuple(graph.symbols[symbol] for symbol in halves.backward.numbers),
+        numbers=tuple(_origin(graph, halves, symbol) for symbol in halves.backward.numbers),
         random=rng_state.drawn_from(graph),
         written=tuple(graph.written),
         before=wanted_before(graph),
@@ -52,6 +53,12 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         # Autograd counts the version of an input that the node writes once more.
         needs=() if dirty else _needs(halves, len(joint.results), arguments.values()),
     )
+
+
+def _origin(graph: Graph, halves: Halves, symbol: Symbol) -> tuple[Any, ...]:
+    """The origin of a number of the backward: of one from tensor data, the piece that holds it."""
+    origin = graph.symbols[symbol]
+    return halves.forward.symbols[symbol] if origin[0] == "data" else origin
 
 
 def _arguments(graph: Graph, halves: Halves) -> dict[int, frozenset[int]]:

@@ -22,6 +22,7 @@ from ..ir.autograd.segments import not_divided, segments_of
 from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.passes.pipeline import PassRecord
+from ..ir.symbolic.expr import symbols_of
 from ..runtime.autograd import divided, leaf_order, rng_state
 from ..runtime.autograd.joint_plan import Plan
 from ..runtime.autograd.joint_program import JointProgram
@@ -61,7 +62,7 @@ def compile_joint(
     segments = segments_of(graph)
     if segments is not None:
         graph = replace(graph, joint=segments.joint)
-    reason = not_divided(graph, segments)
+    reason = not_divided(graph, segments) or _reads(graph, segments)
     if reason:
         raise NotDivided(reason)
     records = passes if watched else None
@@ -102,6 +103,21 @@ def compile_joint(
     return segmented, forward
 
 
+def _data_symbols(graph: Graph) -> set[Any]:
+    return {symbol for symbol, origin in graph.symbols.items() if origin[0] == "data"}
+
+
+def _reads(graph: Graph, segments: Any) -> str:
+    """Why numbers that the graph reads from tensors leave it whole; empty if they do not."""
+    read = _data_symbols(graph)
+    if read and segments is not None:
+        return "a number from tensor data, and results that are differentiated by themselves"
+    views = [(view.meta, view.args, view.kwargs) for view, _ in graph.joint.views]
+    if read & symbols_of(views):
+        return "a view by a number from tensor data"
+    return ""
+
+
 class _Maker:
     """Makes what a program with a backward consists of."""
 
@@ -120,7 +136,8 @@ class _Maker:
     def complete(self, program: JointProgram, graph: Graph) -> None:
         """Give the program of a graph what it has beside forward and backward: the programs of its
         second derivatives, its nodes for leaves with hooks, and the division of its backward."""
-        program.second = None if self._whole is None else second_order(graph, self._whole)
+        if self._whole is not None and not _data_symbols(graph):
+            program.second = second_order(graph, self._whole)
         leaf_order.watch(program)
         divided.watch(program, self._parts, self.tell_divided)
 

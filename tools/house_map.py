@@ -51,6 +51,7 @@ STACKS: dict[str, tuple[str, ...]] = {
             "joint_plan",
             "segments",
             "second_order",
+            "read_parts",
             "output_views",
             "training",
             "cuda_graphs",

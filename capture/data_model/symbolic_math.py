@@ -74,7 +74,7 @@ def product(m: Machine, items: list[Value]) -> Value:
 
 
 def within(m: Machine, expr: Any, low: float, high: float) -> bool:
-    """Whether low <= expr <= high: known, or decided by a guard."""
+    """Whether low <= expr <= high: known, or decided by a guard or by a check of the program."""
     least, most = bounds_of(expr)
     if least >= low and most <= high:
         return True
@@ -85,8 +85,8 @@ def within(m: Machine, expr: Any, low: float, high: float) -> bool:
     ends = (int(low), int(high)) if kind_of(expr) == "int" else (low, high)
     if low == -high:
         size = abs(expr) if kind_of(expr) == "int" else apply("abs", expr)
-        return bool(facts.ask("<=", size, ends[1]))
-    return bool(facts.ask(">=", expr, ends[0])) and bool(facts.ask("<=", expr, ends[1]))
+        return bool(facts.require("<=", size, ends[1]))
+    return bool(facts.require(">=", expr, ends[0])) and bool(facts.require("<=", expr, ends[1]))
 
 
 def power(m: Machine, base: Any, exponent: Any) -> Any:

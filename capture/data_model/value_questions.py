@@ -37,12 +37,20 @@ def truth(m: Machine, value: Tensor) -> bool:
 
 
 def number(m: Machine, value: Value, name: str) -> Value | None:
-    """tensor.name() for the names in `NUMBERS`; None: a break."""
+    """tensor.name() for the names in `NUMBERS`; None: a break.
+
+    A number that is not known before the graph runs is read by the graph (`data_numbers`).
+    """
     if not isinstance(value, Tensor):
         return None
     found = _answer(m, value, name in _TRUTHS)
-    if found is None or name == "item":
-        return None if found is None else Const(found)
+    if found is None:
+        # few programs read numbers that the graph computes
+        from . import data_numbers
+
+        return None if name in _TRUTHS else data_numbers.number(m, value, name)
+    if name == "item":
+        return Const(found)
     if name in _TRUTHS:
         return Const(found)
     if value.ghost.requires_grad or isinstance(found, complex):
@@ -144,6 +152,8 @@ class _Question:
         numbers = []
         for symbol in sorted(symbols_of(arguments), key=str):
             what, source, *dim = self.m.facts.symbols[symbol]
+            if what == "data":
+                return None
             if what == "number":
                 numbers.append(symbol)
                 self.numbers.append((source, self.m.numbers.held[source].real))

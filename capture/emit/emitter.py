@@ -170,11 +170,25 @@ class Emitter:
             self._remember(value)
 
     def _compute(self, value: SymbolicNumber) -> None:
-        """Compute a symbolic number from numbers outside, before anything changes."""
-        self.loaded[value] = None
+        """Compute a symbolic number from numbers outside, before anything changes, and from
+        results of the graph."""
         made, sources = symbolic_numbers.function_of(self.m, value.expr)
-        self.asm.call_const(made, *[partial(self.asm.load_source, source) for source in sources])
+        if any(isinstance(one, Tensor) for one in sources):
+            given = [one if isinstance(one, Tensor) else self._value_at(one) for one in sources]
+            self.build(given)
+            self.asm.call_const(made, *map(self._loader, given))
+        else:
+            self.loaded[value] = None
+            load: Any = self.asm.load_source
+            self.asm.call_const(made, *[partial(load, one) for one in sources])
         self._remember(value)
+
+    def _value_at(self, source: Any) -> Value:
+        """The number or tensor at a source, of which a symbol was made."""
+        held = self.m.numbers.held.get(source)
+        if held is not None:
+            return held
+        return next(value for value in self.m.inputs if value.source == source)
 
     def _remember(self, value: Value) -> None:
         temp = self.temps[value] = self.asm.fresh("v")

@@ -80,6 +80,8 @@ class Machine:
         self.root_tracer = tracer
         self.facts = tracer.facts
         self.facts.can_hold = can_hold
+        self.facts.refuse = symbolic_numbers.refuse
+        self.facts.may_require = self.may_check
         self.numbers = symbolic_numbers._Numbers()
         self.varied = varied or Variation(dynamic=False)
         # The tracer of the current walk: the root's, or the innermost of `inner`.
@@ -126,6 +128,12 @@ class Machine:
             if not frame.code.co_filename.startswith(LIBRARY):
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
+
+    def may_check(self) -> bool:
+        """Whether the program may check a number after what it has done: if the check fails, Python
+        runs the frame again."""
+        self.fragile = True
+        return not self.tracer.mutates or self.tracer.writes_can_wait
 
     # -- guards ------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:

@@ -46,4 +46,4 @@ def _within(m: Machine, value: Tensor, at: Value) -> bool:
     if not symbolic_numbers.varies(m, place, size):
         return False
     facts = symbolic_numbers.with_where(m)
-    return bool(facts.ask("<", place, size)) and bool(facts.ask(">=", place, -size))
+    return bool(facts.require("<", place, size)) and bool(facts.require(">=", place, -size))

@@ -37,7 +37,7 @@ from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
 from .. import helpers
 from ..breaks import Break
-from .value import Const, Sequence, Value
+from .value import Const, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -64,6 +64,7 @@ class SymbolicNumber(Const):
     @property
     def value(self) -> Any:  # type: ignore[override]
         if not self.looked:
+            _refuse_data(self._machine, self.expr)
             self.looked = True
             _bind(self._machine, self)
         return self.real
@@ -90,6 +91,8 @@ class _Numbers:
 
     def __init__(self) -> None:
         self.held: dict[Source, SymbolicNumber] = {}
+        # for each number that the graph reads from a tensor, the tensor
+        self.read: dict[Symbol, Tensor] = {}
         self.varying: set[Symbol] = set()
         self.sealed = False
 
@@ -122,13 +125,16 @@ def _place(facts: Any, symbol: Symbol) -> tuple[str, Source, int]:
 
 
 def descriptions(m: Machine, graph: Graph) -> list[tuple[str, str]]:
-    """(size or number, reason) for each symbol of a graph, for the report."""
+    """(size or number, reason) for each symbol of a graph from outside, for the report."""
     found = []
     for symbol in graph.symbols:
+        if symbol in m.numbers.read:
+            continue
         what, source, dim = _place(m.facts, symbol)
         found.append((row_name(source, what, dim), m.varied.why(what, source, dim)))
     for symbol, name in m.facts.needed.items():
-        if symbol not in graph.symbols and symbol in m.facts.symbols:
+        known = symbol in m.facts.symbols and symbol not in m.numbers.read
+        if symbol not in graph.symbols and known:
             what, source, dim = _place(m.facts, symbol)
             why = f"constant, because {name} takes no symbolic number"
             found.append((row_name(source, what, dim), why))
@@ -168,6 +174,17 @@ def _expr(m: Machine, value: SymbolicNumber) -> Any:
             "number", source, (type(real), low, high), m.where
         )
     return m.facts.form(value.expr)
+
+
+def _refuse_data(m: Machine, expr: Any) -> None:
+    """Break where a plain number is needed of one that the graph reads from a tensor."""
+    if m.numbers.read and not m.numbers.read.keys().isdisjoint(symbols_of(expr)):
+        raise Break("GB104", "a number from tensor data decides")
+
+
+def refuse(what: str) -> None:
+    """Break where a number from tensor data is needed: see `Facts.refuse`."""
+    raise Break("GB105" if what.startswith("whether") else "GB104", what)
 
 
 def _bind(m: Machine, value: SymbolicNumber) -> None:
@@ -299,7 +316,7 @@ def _never_zero(m: Machine, divisor: Any) -> bool:
             return True
     elif not isinstance(divisor, Expr):
         return bool(divisor != 0)
-    return varies(m, divisor) and not with_where(m).ask("==", divisor, 0)
+    return varies(m, divisor) and bool(with_where(m).require("!=", divisor, 0))
 
 
 def negated(m: Machine, symbol: str, value: Value) -> Value | None:
@@ -370,12 +387,13 @@ def from_torch_number(m: Machine, value: Any) -> Any:
     return None
 
 
-def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
-    """(a function that computes an expression, the sources of its arguments)"""
+def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source | Tensor]]:
+    """(a function that computes an expression, the sources of its arguments: of a number that the
+    graph reads, the tensor)"""
     expr = m.facts.form(expr)
-    sources: list[Source] = []
+    sources: list[Source | Tensor] = []
 
-    scope = {**OPS, "size": helpers.size_of, "stride": helpers.stride_of}
+    scope = {**OPS, "size": helpers.size_of, "stride": helpers.stride_of, "item": helpers.item_of}
 
     def constant(value: Any) -> str:
         """A constant by name: text cannot express nan or infinity."""
@@ -385,9 +403,12 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source]]:
 
     def symbol(one: Symbol) -> str:
         what, source, dim = _place(m.facts, one)
-        if source not in sources:
-            sources.append(source)
-        name = f"a{sources.index(source)}"
+        given = m.numbers.read.get(one, source)
+        if given not in sources:
+            sources.append(given)
+        name = f"a{sources.index(given)}"
+        if what == "data":
+            return f"item({name})"
         return name if what == "number" else f"{what}({name}, {dim})"
 
     def call(op: str, _kind: str, *parts: str) -> str:

@@ -15,13 +15,13 @@ import torch
 from ...ir.graph.effects import operands
 from ...ir.graph.interpreter import changes_state
 from ...ir.graph.nodes import Graph, Ref
-from ...ir.symbolic.expr import Expr, fold, symbols_of
+from ...ir.symbolic.expr import Expr, Symbol, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
 
-class _Writer:
+class Writer:
     """The lines of the function, and the objects that they name."""
 
     def __init__(self, graph: Graph) -> None:
@@ -30,6 +30,9 @@ class _Writer:
         self.known: dict[int, str] = {}
         self.lines: list[str] = []
         self.last = self._last_uses()
+        # those of `required` whose numbers have not been read yet
+        self.unchecked = list(graph.required)
+        self.unread = {s for s, origin in graph.symbols.items() if origin[0] == "data"}
 
     def _last_uses(self) -> dict[int, int]:
         """Ref -> the last call that mentions it."""
@@ -76,11 +79,11 @@ class _Writer:
             return self.named(value, str(value).removeprefix("torch."))
         return self.named(value, "given")
 
-    def read_sizes(self) -> None:
-        """Read the sizes and strides that the calls use."""
-        used = symbols_of([(call.args, call.kwargs) for call in self.graph.calls])
+    def read_sizes(self, users: Any) -> None:
+        """Read the sizes and strides that a nested value mentions."""
+        used = symbols_of(users)
         for symbol, (what, position, *dim) in self.graph.symbols.items():
-            if what != "number" and symbol in used:
+            if what in ("size", "stride") and symbol in used:
                 method = self.named(getattr(torch.Tensor, what), f"read_{what}")
                 self.lines.append(f"    {symbol.name} = {method}(v{position}, {dim[0]})")
 
@@ -123,12 +126,17 @@ class _Writer:
             for key, item in call.results.items():
                 self.lines.append(f"    {self.pattern(item)} = found[{self.text(key)}]")
             self.lines.append("    del found")
+        elif isinstance(call.results, Symbol):
+            self.lines.append(f"    {call.results.name} = {line}")
         elif any(True for _ in refs_of(call.results)):
             self.lines.append(f"    {self.pattern(call.results)} = {line}")
         else:
             self.lines.append(f"    {line}")
         if call.where is not None:
             self.lines[-1] += f"  # {call.where.file}:{call.where.line}"
+        if isinstance(call.results, Symbol):
+            self.unread.discard(call.results)
+            self.check()
         step = _LEAVES.get(getattr(call.target, "__name__", ""))
         if call.results is None and step is not None:  # see `_restoring`
             context = self.named(called.__self__, "given") if step == "append" else ""
@@ -139,6 +147,28 @@ class _Writer:
         )  # fmt: skip
         if dead:
             self.lines.append("    del " + ", ".join(f"v{ref}" for ref in dead))
+
+    def check(self) -> None:
+        """Check the required relations whose numbers are known by now."""
+        for one in [*self.unchecked]:
+            if self.unread.isdisjoint(symbols_of((one.left, one.right))):
+                self.unchecked.remove(one)
+                self.lines.append(f"    if not {self.relation(one)}:")
+                self.lines.append(f"        {self.named(not_as_required, 'fail')}({str(one)!r})")
+
+    def relation(self, one: Any) -> str:
+        """The text of a relation that holds."""
+        left, right = (
+            self.number(side) if isinstance(side, Expr) else self.constant(side)
+            for side in (one.left, one.right)
+        )
+        return f"{left} {one.op} {right}"
+
+
+def not_as_required(relation: str) -> None:
+    """Raise for a number from tensor data for which eager mode raises something: Python runs the
+    frame again."""
+    raise ValueError(f"a number from tensor data is not as the program needs it: {relation}")
 
 
 def _call(op: str, _kind: str, *parts: str) -> str:
@@ -153,7 +183,7 @@ def refs_of(value: Any) -> list[int]:
 
 def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     """(the text of the function, the objects it names)."""
-    writer = _Writer(graph)
+    writer = Writer(graph)
     inputs = [f"v{i}" for i in range(len(graph.inputs))]
     head = f"def replay({', '.join(inputs + [symbol.name for symbol in graph.numbers])}):"
     restores = any(changes_state(call) for call in graph.calls)
@@ -164,7 +194,8 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
         )
         writer.names["grad_is_enabled"] = torch.is_grad_enabled
         writer.names["set_grad"] = torch._C._set_grad_enabled
-    writer.read_sizes()
+    told = [(one.left, one.right) for one in graph.required]
+    writer.read_sizes([told, *((call.args, call.kwargs) for call in graph.calls)])
     for position in range(len(graph.calls)):
         writer.call(position)
     outputs = "".join(f"{writer.variable(ref.index)}, " for ref in graph.call_outputs)

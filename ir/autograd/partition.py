@@ -28,7 +28,7 @@ from ..graph.schema import plan_of
 from ..ops.region_borders import BORDERS, again
 from ..passes.pipeline import PassRecord, drop_dead, optimize
 from ..passes.rewriter import Rewriter, apply_table
-from ..symbolic.expr import Undecided, hint_of, symbols_of
+from ..symbolic.expr import Symbol, Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
 from ..trace.joint_graph import Joint, Trade
 from ..trace.recorder import meta_args
@@ -302,7 +302,16 @@ class _Division:
             saved.append(("made", len(outputs) - len(self.results)))
             outputs.append(node)
         joined = frozenset(at for at, node in enumerate(self.results) if node.op != "input")
-        return drop_dead(_below(self.graph, nodes=nodes, outputs=outputs, joined=joined)), saved
+        changes = {"nodes": nodes, "outputs": outputs, "joined": joined, "symbols": self._symbols()}
+        return drop_dead(_below(self.graph, **changes)), saved
+
+    def _symbols(self) -> dict[Symbol, tuple[Any, ...]]:
+        """The origins of the symbols, where numbers from tensor data are read from pieces."""
+        graph, pieces = self.graph, self.joint.pieces
+        return {
+            symbol: ("data", pieces.index(graph.outputs[of[1]])) if of[0] == "data" else of
+            for symbol, of in graph.symbols.items()
+        }
 
     def _way(self, node: Node) -> tuple[str, Any] | None:
         """How a value that exists anyway is saved; None if the forward has to output it."""

@@ -7,7 +7,7 @@ return its outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +49,22 @@ def changes_state(call: Call) -> bool:
     return call.results is None and (
         call.target is torch._C._set_grad_enabled
         or getattr(call.target, "__name__", "") in ("__enter__", "__exit__")
+    )
+
+
+def renumbered(call: Call, order: Mapping[int, int]) -> Call:
+    """The call with other numbers of its Refs."""
+
+    def change(value: Any) -> Any:
+        return substitute(value, lambda ref: Ref(order[ref.index]), Ref)
+
+    return Call(
+        call.target,
+        change(call.args),
+        change(call.kwargs),
+        change(call.results),
+        call.where,
+        change(call.writes),
     )
 
 

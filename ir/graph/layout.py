@@ -55,11 +55,23 @@ def _at_least_one(size: Any) -> Any:
     """max(size, 1).
 
     A trace decides the comparison and guards it. Without a trace (planning, a backward that is
-    built later) the result is an expression that holds for every size.
+    built later), and of a size from tensor data, the result is an expression that holds for every
+    size.
     """
-    if ACTIVE.facts is None and isinstance(size, Expr):
+    if isinstance(size, Expr) and (ACTIVE.facts is None or ACTIVE.facts.from_data(size)):
         return greatest(size, 1)
     return max(size, 1)
+
+
+def from_data(*sizes: Any) -> bool:
+    """Whether one of these sizes is a number that the running trace reads from a tensor."""
+    return ACTIVE.facts is not None and ACTIVE.facts.from_data(sizes)
+
+
+def has_zero(shape: Sizes) -> bool:
+    """Whether a size is 0. One from tensor data may be 0: a rule covers both, except for strides of
+    an empty tensor."""
+    return any(size == 0 for size in shape if not from_data(size))
 
 
 def channels_last_strides(shape: Sizes) -> Sizes:
@@ -227,8 +239,9 @@ def are_apart(one: Meta, other: Meta) -> bool:
 def broadcast(*shapes: Sizes) -> Sizes:
     """The common shape; raises RuntimeError where there is none."""
     result: Sizes = shapes[0] if shapes else ()
+    open_sizes = from_data(*shapes)
     for shape in shapes[1:]:
-        if shape == result:
+        if not open_sizes and shape == result:
             continue
         if len(shape) > len(result):
             shape, result = result, shape
@@ -236,12 +249,24 @@ def broadcast(*shapes: Sizes) -> Sizes:
         sizes = list(result)
         for i, size in enumerate(shape):
             other = sizes[lead + i]
-            if other == 1:
+            if open_sizes and (_is_one(size) or _alike(size, other)):
+                continue
+            if _is_one(other) if open_sizes else other == 1:
                 sizes[lead + i] = size
             elif size not in (1, other):
                 raise RuntimeError(f"sizes {list(result)} and {list(shape)} do not broadcast")
         result = tuple(sizes)
     return result
+
+
+def _is_one(size: Any) -> bool:
+    return type(size) is int and size == 1
+
+
+def _alike(size: Any, other: Any) -> bool:
+    """Whether two sizes are equal by their form."""
+    both = isinstance(size, Expr) and isinstance(other, Expr)
+    return size.key == other.key if both else type(size) is type(other) is int and size == other
 
 
 def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
@@ -292,6 +317,8 @@ def _spread(shape: Sizes, operand: Sizes, stride: Sizes) -> Sizes:
 @remembered
 def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Sizes:
     """Strides of TensorIterator's new result; the operands are given as (shape, stride)."""
+    if from_data(shape, operands):
+        return _open_strides(shape, operands)
     if all(operand == shape for operand, _ in operands):
         if all(is_contiguous(*operand) for operand in operands):
             return contiguous_strides(shape)
@@ -306,6 +333,28 @@ def pointwise_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -
     if perm == list(reversed(range(len(shape)))):
         return contiguous_strides(shape)
     return _strides_in_order(shape, perm, clamp=False)
+
+
+def _open_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Sizes:
+    """As `pointwise_strides`, with sizes that the running trace reads from tensors: whether they
+    are 1 matters only for the strides of dimensions of one element."""
+    usual = contiguous_strides(shape)
+    if all(_same(size, shape) and _same(stride, usual) for size, stride in operands):
+        return usual
+    spread = []
+    for operand, stride in operands:
+        lead = len(shape) - len(operand)
+        grown = [_is_one(size) and not _is_one(shape[lead + i]) for i, size in enumerate(operand)]
+        steps = [0 if one else step for one, step in zip(grown, stride, strict=True)]
+        spread.append((0,) * lead + tuple(steps))
+    perm = _sort_dims(shape, spread) if len(shape) > 1 else [0]
+    if perm == list(reversed(range(len(shape)))):
+        return usual
+    return _strides_in_order(shape, perm, clamp=False)
+
+
+def _same(one: Sizes, other: Sizes) -> bool:
+    return len(one) == len(other) and all(map(_alike, one, other))
 
 
 @remembered

@@ -91,7 +91,8 @@ class Call:
     """One torch-level call as captured: `results = target(*args, **kwargs)`.
 
     args and kwargs hold `Ref`s in place of the program's tensors; `results` has the structure of
-    the call's result, with Refs and plain values in it. `writes`: the values that the call writes,
+    the call's result, with Refs and plain values in it; the Symbol of a number that the call reads
+    from a tensor. `writes`: the values that the call writes,
     and those that share memory with them.
     """
 
@@ -143,7 +144,10 @@ class Graph:
     backward_end   the number of calls up to and with the last backward; None: unknown
     spent          (position, name of the node) of the outputs whose history this backward used up
     symbols        origin of each symbol of the graph: ("size", input position, dim),
-                   ("stride", input position, dim) or ("number", argument position)
+                   ("stride", input position, dim), ("number", argument position), or
+                   ("data", output position): read from that output, a tensor of one element
+    required       relations of such numbers that the program checks when it has read them; Python
+                   runs the frame again where one does not hold
     numbers        symbols of the Python numbers that follow the tensors among the arguments
     facts          the trace's knowledge of its symbols (an `ir.symbolic.shape_env.Facts`), or None
     """
@@ -171,6 +175,7 @@ class Graph:
     backward_end: int | None = None
     spent: tuple[tuple[int, str], ...] = ()
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
+    required: list[Any] = field(default_factory=list)
     numbers: list[Symbol] = field(default_factory=list)
     facts: Any = None
     apart: bool = False

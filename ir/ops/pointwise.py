@@ -14,6 +14,7 @@ from ..errors import NoRule
 from ..graph.layout import (
     broadcast,
     contiguous_strides,
+    has_zero,
     is_contiguous,
     like_strides,
     pointwise_strides,
@@ -87,7 +88,7 @@ def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
     else:
         shape = broadcast(*(meta.shape for meta in metas))
         device = common_device(metas)
-    if 0 in shape:
+    if has_zero(shape):
         # Nothing to compute, and some operators keep unusual strides.
         raise NoRule
     operands = [(meta.shape, meta.stride) for meta in metas]

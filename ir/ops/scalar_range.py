@@ -136,5 +136,5 @@ def _fits(value: Any, dtype: torch.dtype) -> bool:
     if facts is None:
         return True
     if least == -most and kind_of(value) == "float":
-        return bool(facts.ask("<=", apply("abs", value), most))
-    return bool(facts.ask("<=", value, most)) and bool(facts.ask(">=", value, least))
+        return bool(facts.require("<=", apply("abs", value), most))
+    return bool(facts.require("<=", value, most)) and bool(facts.require(">=", value, least))

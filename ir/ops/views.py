@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..errors import NoRule
-from ..graph.layout import Sizes, numel, wrap_dim
+from ..graph.layout import Sizes, from_data, numel, wrap_dim
 from ..graph.nodes import Meta
 from ..graph.opdef import rule
 
@@ -124,7 +124,8 @@ def _expand(op: Any, self: Meta, size: Sizes, *, implicit: bool = False) -> Meta
             if i < lead:
                 raise RuntimeError("expand: -1 for a dimension that does not exist")
             wanted = extent
-        if wanted != extent:
+        grows = type(extent) is int and extent == 1 and from_data(wanted)
+        if grows or wanted != extent:
             if extent != 1:
                 raise RuntimeError(f"expand: {extent} to {wanted}")
             step = 0

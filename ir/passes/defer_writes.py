@@ -20,6 +20,7 @@ from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS, OpDef
 from ..graph.schema import plan_of
 from ..ops.may_raise import may_raise
+from ..symbolic.expr import symbols_of
 
 aten = torch.ops.aten
 # The operators live as long as this object.
@@ -60,8 +61,22 @@ def deferred(graph: Graph) -> Graph:
 
 
 def _last(graph: Graph) -> int:
-    """The position of the last node that may raise; -1: there is none."""
-    return max((at for at, node in enumerate(graph.nodes) if may_raise(node)), default=-1)
+    """The position of the last node that may raise, or gives a number that is checked; -1: there is
+    none."""
+    checked = held_numbers(graph)
+    return max(
+        (at for at, node in enumerate(graph.nodes) if node in checked or may_raise(node)),
+        default=-1,
+    )
+
+
+def held_numbers(graph: Graph) -> set[Node]:
+    """The nodes of the numbers from tensor data that the program checks."""
+    if not graph.required:
+        return set()
+    used = symbols_of([(one.left, one.right) for one in graph.required])
+    origins = {symbol: graph.symbols[symbol] for symbol in used}
+    return {graph.outputs[of[1]] for of in origins.values() if of[0] == "data"}
 
 
 class _Late:

@@ -21,7 +21,7 @@ Expressions occur in `Meta.shape`, `Meta.stride` and `Meta.offset`, in args and 
 in args of torch-level calls. `Graph.symbols` gives the origin of each symbol: Symbol -> ("size",
 input position, dim), ("stride", input position, dim) or ("number", position), where position counts
 the program's arguments: its tensors in the order of `Graph.inputs`, then the Python numbers in the
-order of `Graph.numbers`.
+order of `Graph.numbers`; or ("data", position of an output), for a number that the graph reads.
 
 While a trace runs, its facts (`ir.symbolic.shape_env`) are active: they answer a comparison of
 expressions from what is known; else the hints answer it, and a guard holds the answer for later

@@ -4,6 +4,11 @@
 where those suffice. Else the hints answer it, and the answer becomes a `Relation`, which capture
 turns into a guard. `Facts.pin(expr)` binds an expression to its value at capture. Where a symbol
 turns out to equal a number or an expression of other symbols, `form` replaces it.
+
+A number that the graph reads from a tensor (origin "data") has no value at capture. A question
+about it that ranges do not answer, and a pin of it, are refused: the graph ends there. What eager
+mode raises for unless it holds is a requirement (`require`), which the program checks when it has
+read the number.
 """
 
 from __future__ import annotations
@@ -61,6 +66,13 @@ class Facts:
         # -> where each comes from, in capture's terms
         self.symbols: dict[Symbol, tuple[Any, ...]] = {}
         self.relations: list[Relation] = []
+        # Relations of numbers from tensor data, which the program checks.
+        self.required: list[Relation] = []
+        self._reads = False  # there are such numbers
+        # Whether the program can still check one, which Python's second run must not notice.
+        self.may_require: Callable[[], bool] = lambda: True
+        # Raises outside of a traced call where a number from tensor data is needed.
+        self.refuse: Callable[[str], None] = _refuse
         self.where: Location | None = None
         self.calling: Any = None  # the torch function being traced
         # Whether a guard can state a relation between these numbers; the others are pinned.
@@ -90,6 +102,7 @@ class Facts:
         letter = {"size": "s", "stride": "t"}.get(origin[0], "n" if kind == "int" else "f")
         made = Symbol(f"{letter}{len(self.symbols)}", kind, hint, low, high)
         self.symbols[made] = origin
+        self._reads |= origin[0] == "data"
         return made
 
     @contextmanager
@@ -119,6 +132,8 @@ class Facts:
     def ask(self, op: str, left: Any, right: Any) -> bool:
         """Whether left <op> right."""
         left, right = self.form(left), self.form(right)
+        if self.from_data((left, right)):
+            return self._ask_data(op, left, right)
         if is_symbolic((left, right)) and not self.can_hold(left, right):
             for symbol in symbols_of((left, right)):
                 self.pin(symbol)
@@ -130,8 +145,69 @@ class Facts:
         found = self.known(op, left, right)
         if found is None:
             found = bool(OUTCOMES[op](hint_of(left), hint_of(right)))
-            self._learn(Relation(op, left, right, found, self.where))
+            relation = Relation(op, left, right, found, self.where)
+            self.relations.append(relation)
+            self._learn(relation)
         return found
+
+    def from_data(self, value: Any) -> bool:
+        """Whether the graph reads one of the symbols of a nested value from a tensor."""
+        return self._reads and any(self.symbols[s][0] == "data" for s in symbols_of(value))
+
+    def _ask_data(self, op: str, left: Any, right: Any) -> bool:
+        found = self.known(op, left, right)
+        if found is None:
+            found = self._answers.get(_float_key(op, left, right))
+        if found is None and self.calling is not None:
+            found = self._assumed(op, left, right)
+        if found is None:
+            self._refuse_data(f"whether {left} {op} {right}, of a number from tensor data")
+        return bool(found)
+
+    def _assumed(self, op: str, left: Any, right: Any) -> bool | None:
+        """The answer for a number that torch takes as a size: it is not negative, and a slice that
+        it bounds is not longer than the tensor. The program checks that."""
+        if isinstance(right, Symbol) and not isinstance(left, Symbol):
+            op, left, right = _MIRRORED[op], right, left
+        if not isinstance(left, Symbol) or left.kind != "int" or kind_of(right) != "int":
+            return None
+        if not isinstance(right, Expr) and right <= 0:
+            if (op, right) not in _OF_SIZES and not (op in ("==", "!=") and right < 0):
+                return None
+            self.require(">=", left, 0)
+            return self.known(op, left, right)
+        if getattr(self.calling, "__name__", "") not in _SLICES or op in ("==", "!="):
+            return None
+        self.require("<=" if op in ("<=", ">") else "<", left, right)
+        return self.known(op, left, right)
+
+    def _refuse_data(self, what: str) -> None:
+        if self.calling is None:
+            self.refuse(what)
+        _refuse(what, name_of(self.calling))
+
+    def require(self, op: str, left: Any, right: Any) -> bool:
+        """Like `ask` for a relation without which eager mode raises: of numbers from tensor data
+        it is assumed, and the program checks it."""
+        left, right = self.form(left), self.form(right)
+        if not self.from_data((left, right)):
+            return self.ask(op, left, right)
+        found = self.known(op, left, right)
+        if found is None:
+            found = self._answers.get(key := _float_key(op, left, right))
+        if found is not None:
+            return found
+        if not self.may_require():
+            self._refuse_data(f"whether {left} {op} {right}, of a number from tensor data")
+        relation = Relation(op, left, right, True, self.where)
+        self.required.append(relation)
+        if isinstance(left, Symbol) and left.kind == kind_of(right) == "int" and op in _KEPT:
+            _narrow(left, op, right)
+        if "float" in (kind_of(left), kind_of(right)):
+            self._answers[key] = True
+        else:
+            self._learn(relation)
+        return True
 
     def known(self, op: str, left: Any, right: Any) -> bool | None:
         """The answer to a comparison that needs no guard; None: unknown."""
@@ -142,7 +218,7 @@ class Facts:
         return found
 
     def _ask_floats(self, op: str, left: Any, right: Any) -> bool:
-        key = (op, *((e.key if isinstance(e, Expr) else (type(e), repr(e))) for e in (left, right)))
+        key = _float_key(op, left, right)
         found = self._answers.get(key)
         if found is None:
             found = self._answers[key] = bool(OUTCOMES[op](hint_of(left), hint_of(right)))
@@ -159,6 +235,8 @@ class Facts:
         value = self.form(value)
         if not isinstance(value, Expr):
             return value
+        if self.from_data(value):
+            self._refuse_data(f"{value}, a number from tensor data, decides")
         hint = value.hint
         if self.calling is not None:
             self.need(value, name_of(self.calling))
@@ -210,7 +288,6 @@ class Facts:
 
     def _learn(self, relation: Relation) -> None:
         """Note a relation of ints that did not follow from earlier ones."""
-        self.relations.append(relation)
         op = relation.op if relation.holds else _NEGATED[relation.op]
         rest, sign, constant = _split(sub(relation.left, relation.right))
         low, high = self._range(rest)
@@ -254,6 +331,28 @@ class Facts:
             self._open.pop(symbol, None)
 
 
+def _narrow(symbol: Symbol, op: str, other: Any) -> None:
+    """Note what the program checks in the range and the estimate of a number from tensor data."""
+    least, most = _KEPT[op]
+    if type(other) is int:
+        low, high = symbol.bounds()
+        symbol.low, symbol.high = int(max(low, other + least)), int(min(high, other + most))
+    near = hint_of(other)
+    symbol.hint = int(min(max(symbol.hint, near + least), near + most))
+
+
+def _refuse(what: str, name: str = "") -> None:
+    # not loaded with the package
+    from ..errors import DataDependent
+
+    raise DataDependent(name, what)
+
+
+def _float_key(op: str, left: Any, right: Any) -> Any:
+    sides = ((e.key if isinstance(e, Expr) else (type(e), repr(e))) for e in (left, right))
+    return (op, *sides)
+
+
 def name_of(function: Any) -> str:
     """The name of a torch function as a program writes it."""
     name = getattr(function, "__name__", "")
@@ -271,6 +370,10 @@ def name_of(function: Any) -> str:
     return f"torch.{name}" if name else str(function)
 
 
+# Comparisons with 0 that an int decides which is not negative.
+_OF_SIZES = frozenset({("<", 0), (">=", 0)})
+# The functions that slice by a number which is usually within the tensor.
+_SLICES = frozenset({"getitem", "setitem", "__getitem__", "__setitem__", "narrow", "topk", "split"})
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 # op -> how far below and above the point of equality an int may be

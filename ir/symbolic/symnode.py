@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .expr import Expr, apply, is_handy, is_symbolic, kind_of, made
+from .expr import Expr, apply, greatest, is_handy, is_symbolic, kind_of, made
 from .shape_env import Facts
 
 
@@ -104,7 +104,28 @@ class SymNode:
             return False
         return self.facts.known(*self.value) is True
 
-    guard_bool = guard_size_oblivious = guard_or_false = guard_or_true = bool_
+    def _without_asking(self) -> bool | None:
+        """The truth value; None for one of numbers from tensor data that is not known."""
+        if self.kind != "bool":
+            return self.bool_()
+        op, left, right = self.value
+        if op in ("and", "or"):
+            answers = left._without_asking(), right._without_asking()
+            ends = op == "or"
+            return ends if ends in answers else None if None in answers else not ends
+        if not self.facts.from_data((left, right)):
+            return self.bool_()
+        return self.facts.known(op, left, right)
+
+    def guard_or_false(self, *_: Any) -> bool:
+        """Torch asks this where either answer is right."""
+        return self._without_asking() is True
+
+    def guard_or_true(self, *_: Any) -> bool:
+        """As `guard_or_false`."""
+        return self._without_asking() is not False
+
+    guard_bool = guard_size_oblivious = bool_
     expect_true = expect_size = bool_
 
     def sym_not(self) -> SymNode:
@@ -173,14 +194,17 @@ class SymNode:
         if len(order) > len(sizes):
             return self.wrap_bool(False)
         for d in order:
+            alike = self.facts.known("==", strides[d].value, expected)
+            if alike and self.facts.from_data(sizes[d].value):  # whether it is 1 or not
+                expected = expected * greatest(sizes[d].value, 1)
+                continue
             if ask("==", sizes[d].value, 1):
                 continue
             if not ask("==", strides[d].value, expected):
                 dense = False
                 break
             expected = expected * sizes[d].value
-        empty = any(ask("==", size.value, 0) for size in sizes)
-        return self.wrap_bool(dense or empty)
+        return self.wrap_bool(dense or any(ask("==", size.value, 0) for size in sizes))
 
     def _last(self, sizes: list[SymNode], strides: list[SymNode], order: Any) -> SymNode:
         """c10's is_channels_last_strides: channels innermost, strides grow in this order."""

@@ -18,12 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
 from ..graph.asked import producing
 from ..graph.effects import root, written_memory
-from ..graph.interpreter import substitute
+from ..graph.interpreter import renumbered
 from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
 from ..location import Location
 from ..ops import table as _ops  # noqa: F401  (fills the op table)
 from ..ops.may_raise import may_raise
-from ..symbolic.expr import ACTIVE, Expr, symbols_of
+from ..symbolic.expr import ACTIVE, Expr, Symbol, symbols_of
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import AUTOCAST_DEVICES, by_hand
@@ -268,6 +268,10 @@ class Tracer:
             )
         )
         return result
+
+    def bind(self, symbol: Symbol, held: Ghost, where: Location | None) -> None:
+        """Record that a symbol is the number in this tensor."""
+        self._calls.append(Call(torch.Tensor.item, (Ref(held._ref),), {}, symbol, where))
 
     def _over_ghosts(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
         """fn(*args, **kwargs) under the dispatch mode."""
@@ -553,7 +557,7 @@ class Tracer:
             list(self._inputs),
             list(recorder.nodes),
             [ghost._node for ghost in outputs],
-            [_renumber(call, order) for call in self._calls],
+            [renumbered(call, order) for call in self._calls],
             [Ref(order[ghost._ref]) for ghost in outputs],
             {order[ref]: tensor for ref, tensor in self._constants.items()},
             needs_grad=needs_grad or ties,
@@ -587,27 +591,16 @@ class Tracer:
             call.args, call.kwargs = facts.form(call.args), facts.form(call.kwargs)
             call.results = facts.form(call.results)
             seen += [call.args, call.kwargs]
-        used = symbols_of(seen)
+        graph.required = list(facts.required)
+        used = symbols_of([*seen, *((one.left, one.right) for one in facts.required)])
         for symbol, (what, source, *dim) in facts.symbols.items():
             if symbol not in used:
                 continue
-            if what == "number":
+            if what == "data":
+                graph.symbols[symbol] = (what, graph.outputs.index(source._node))
+            elif what == "number":
                 graph.numbers.append(symbol)
                 graph.symbols[symbol] = (what, len(graph.inputs) + len(graph.numbers) - 1)
             else:
                 graph.symbols[symbol] = (what, self._sources.index(source), *dim)
         graph.facts = facts
-
-
-def _renumber(call: Call, order: dict[int, int]) -> Call:
-    def change(value: Any) -> Any:
-        return substitute(value, lambda ref: Ref(order[ref.index]), Ref)
-
-    return Call(
-        call.target,
-        change(call.args),
-        change(call.kwargs),
-        change(call.results),
-        call.where,
-        change(call.writes),
-    )

@@ -42,7 +42,8 @@ class Plan:
                 it; empty where all of them read what others can write to
     dirty       pieces that are inputs written in place, as autograd knows: piece -> input
     parameters  inputs that live as long as a module
-    numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`
+    numbers     origins of the numbers that the backward program takes, as in `Graph.symbols`;
+                those from tensor data are read from pieces
     random      devices whose random generators the graph draws from
     written     inputs that the graph writes to
     before      those of them whose old value contributes to the results
@@ -97,9 +98,11 @@ class Plan:
         return [at for at in range(self.n_tensors) if at not in others and at not in self.before]
 
 
-def number_of(where: tuple[Any, ...], inputs: Sequence[Any]) -> Any:
-    """One of `Plan.numbers` in a call with these inputs."""
+def number_of(where: tuple[Any, ...], inputs: Sequence[Any], made: Sequence[Any]) -> Any:
+    """One of `Plan.numbers` in a call with these inputs, which has made these values."""
     what, position, *dim = where
+    if what == "data":
+        return made[position].item()
     value = inputs[position]
     if what == "number":
         return value

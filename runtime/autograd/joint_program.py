@@ -320,7 +320,7 @@ class JointProgram:
         node.call = (
             ()
             if self._only_tensors
-            else tuple([number_of(where, inputs) for where in plan.numbers]),
+            else tuple([number_of(where, inputs, made) for where in plan.numbers]),
             () if self._only_tensors else inputs[plan.n_tensors :],
             held,
         )

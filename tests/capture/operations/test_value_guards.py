@@ -250,12 +250,22 @@ def test_a_number_that_is_another_at_each_call():
     )
 
 
-@agrees(breaks=1)
-def test_a_float_that_varies_becomes_a_break():
+@agrees(graphs=2, breaks=0, recompiles=1)
+def test_a_float_that_varies_becomes_a_number_that_the_graph_reads():
     scale = torch.tensor(0.5)
 
     def f(x):
         return x * scale.item()
+
+    return f, (t(),), [filling(scale, n) for n in (0.25, 0.125, 2.0)]
+
+
+@agrees(breaks=1)
+def test_a_float_that_varies_and_decides_becomes_a_break():
+    scale = torch.tensor(0.5)
+
+    def f(x):
+        return x * 2 if scale.item() > 0.2 else x
 
     return f, (t(),), [filling(scale, n) for n in (0.25, 0.125, 2.0)]
 

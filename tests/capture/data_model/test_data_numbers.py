@@ -1,0 +1,435 @@
+"""Numbers that the graph reads from tensors: `loss.item()`, `int(n)`, `lengths.tolist()`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from graftjit import jit
+
+from ..harness import agrees, t
+
+
+def varied(*tensors, others=()):
+    """(arguments of the first call, steps that give those of the others)"""
+    first, *rest = [(one, *others) for one in tensors]
+    return first, [lambda one=one: one for one in rest]
+
+
+def rows(count=4, size=6):
+    """Tensors with other numbers in each call."""
+    made = torch.Generator().manual_seed(3)
+    return [torch.randn(size, generator=made) for _ in range(count)]
+
+
+def world(fn, *tensors, others=()):
+    args, steps = varied(*(tensors or rows()), others=others)
+    return fn, args, steps
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_float_in_arithmetic_with_a_tensor():
+    def f(x):
+        total = x.sin().sum().item()
+        return x * total + 1, x / (total + 10), total - x
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_numbers_that_are_returned():
+    def f(x):
+        y = torch.sin(x)
+        total = y.sum().item()
+        return y, total, total * 2 + 1, {"mean": y.mean().item(), "n": y.numel()}
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_numbers_alone_are_returned():
+    def f(x):
+        return torch.sin(x).sum().item()
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_one_number_after_another():
+    def f(x):
+        y = x.relu() + 1
+        most = y.max().item()
+        y = y / most
+        mean = y.mean().item()
+        return (y - mean) * most
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_an_int_of_a_tensor():
+    def f(x):
+        i = (x.sin() * 100).int()
+        n = i.abs().max().item()
+        return i * n, i + n, x + n, i // (n + 1), x / (n + 1), n // 2, n / 2, n % 5, n
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_int_and_float_of_a_tensor():
+    def f(x):
+        return x * float(x.sin().sum()), int(x.sin().sum() * 10), float((x * 9).sin().int().sum())
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_the_promotion_of_a_number_is_that_of_pythons():
+    def f(x):
+        n, k = x.sin().sum().item(), (x.sin() * 9).long().sum().item()
+        h, b, i = x.half(), x.bfloat16(), (x * 3).int()
+        return h * n, h + k, b * n, b + k, i * n, i + k, i.double() * n, (x > 0) * k
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_short_list():
+    def f(x):
+        first, second = (x[:2].sin() * 9).int().tolist()
+        rest = x[2:].sin().reshape(2, 2).tolist()
+        return x * first + second, rest, x.cos().sum().tolist()
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_number_as_an_argument():
+    def f(x):
+        n = x.sin().max().item()
+        y = x.clone()
+        y[0] = n
+        return (
+            x.clamp(max=n), torch.full((3,), n), x.masked_fill(x > 0, n), torch.add(x, x, alpha=n),
+            torch.where(x > n, x, n), torch.tensor(n), y,
+        )  # fmt: skip
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_functions_of_a_number():
+    def f(x):
+        n = x.abs().sin().sum().item() + 1
+        return x * math.log(n), math.sqrt(n), -n, abs(n), int(n), n**2, math.isfinite(n)
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_values_of_a_loop():
+    def f(x):
+        seen = []
+        for _ in range(3):
+            x = x.sin() * 2
+            seen.append(x.sum().item())
+        return x, seen
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_later_write_does_not_change_the_number():
+    def f(x):
+        y = x.sin()
+        n = y[0].item()
+        y.mul_(n)
+        y[1:].add_(y[0].item())
+        return y, n
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_number_is_stored():
+    class Meter:
+        total = 0.0
+
+    meter = Meter()
+
+    def f(x):
+        loss = x.sin().sum()
+        meter.total = meter.total + loss.item()
+        meter.last = loss.item()
+        return loss * 2, meter
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_an_input_is_written_by_a_number():
+    def f(x):
+        n = x.sin().sum().item()
+        x.mul_(n)
+        return x + x.sum().item()
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_view_of_memory_before_the_read():
+    def f(x):
+        y = x.sin()
+        part = y[1:]
+        n = part.sum().item()
+        part.mul_(n)
+        return y, part, y.t() + n
+
+    return world(f)
+
+
+# -- where a plain number is needed ----------------------------------------------------------------
+@agrees(breaks=1)
+def test_a_branch_ends_the_graph_there():
+    def f(x):
+        n = x.sin().sum().item()
+        y = x * n
+        return y + 1 if n > 0 else y - 1
+
+    return world(f)
+
+
+@agrees(breaks=1)
+def test_a_text():
+    def f(x):
+        n = x.sin().sum().item()
+        y = x * n
+        return f"{n:.3f}", y
+
+    return world(f, t(3), t(3))
+
+
+# -- errors ----------------------------------------------------------------------------------------
+@agrees()
+def test_several_elements():
+    def f(x):
+        return x.sin().item()
+
+    return world(f)
+
+
+@agrees(graphs=1)
+def test_the_int_of_nan():
+    def f(x):
+        y = x * 2
+        return y, int((x.sin() / x).sum())
+
+    return world(f, t(3) + 2, torch.zeros(3), t(3) + 3, torch.tensor([0.0, math.inf, 1.0]))
+
+
+@agrees(graphs=1)
+def test_a_division_by_zero_after_a_write():
+    def f(x):
+        x.add_(1)
+        n = x.sin().sum().item()
+        y = x * (1 / n)
+        x.mul_(2)
+        return y
+
+    return world(f, t(3) + 2, -torch.ones(3), t(3) + 3)
+
+
+@agrees(graphs=1)
+def test_random_numbers_are_drawn_once():
+    def f(x):
+        noise = torch.rand(3)
+        n = x.sin().sum().item()
+        return noise * (1 / n), torch.rand(2)
+
+    def caught(x):
+        try:
+            return f(x)
+        except ZeroDivisionError:
+            return torch.rand(2)
+
+    return world(caught, t(3) + 2, torch.zeros(3), t(3) + 3, torch.zeros(3))
+
+
+@agrees(graphs=1)
+def test_a_number_that_the_dtype_does_not_hold():
+    def f(x):
+        n = x.sin().sum().item() * 1e30
+        return torch.full((2,), n * n)
+
+    return world(f, t(3) + 2, t(3) * 1e-20, t(3) + 3)
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+def counts(*numbers):
+    return [torch.tensor([float(n), 1.0, 2.0, 3.0, 4.0]) for n in numbers]
+
+
+def sized(fn):
+    """Sizes of all kinds: none, one, several."""
+    return world(fn, *counts(3, 5, 1, 0, 2))
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_tensors_of_a_size_from_data():
+    def f(x):
+        n = (x.relu()[0] * 1.0).int().item()
+        return (
+            torch.arange(n) * 2, torch.arange(0, n, 2), torch.zeros(n) + x.sum(),
+            torch.full((n, 2), 1.5) * x.sum(), torch.ones(n, 5) + x, torch.ones(2, n).sum(),
+        )  # fmt: skip
+
+    return sized(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_slices_by_a_number_from_data():
+    def f(x):
+        n = (x.relu()[0] * 1.0).int().item()
+        return x[:n] * 2, x[n:] + 1, x.narrow(0, 0, n).sum(), x[:n].sum()
+
+    return sized(f)
+
+
+@agrees(graphs=1)
+def test_a_slice_beyond_the_end_and_from_the_end():
+    def f(x):
+        n = (x[0] * 1.0).int().item()
+        return x[:n] * 2
+
+    return world(f, *counts(3, 9, -2, 2))
+
+
+@agrees(graphs=1)
+def test_an_index_from_data():
+    def f(x):
+        n = (x[0] * 1.0).int().item()
+        return x[n] * 2
+
+    return world(f, *counts(3, 4, -2, 9, 2))
+
+
+@agrees(graphs=1)
+def test_a_negative_size():
+    def f(x):
+        n = (x[0] * 1.0).int().item()
+        return torch.zeros(n) + x.sum()
+
+    return world(f, *counts(3, -4, 2))
+
+
+@agrees()
+def test_a_loop_over_a_number_from_data():
+    def f(x):
+        n = (x[0] * 1.0).int().item()
+        for _ in range(n):
+            x = x * 2
+        return x
+
+    return world(f, *counts(3, 4, 2))
+
+
+# -- training --------------------------------------------------------------------------------------
+def trained(fn):
+    made = torch.Generator().manual_seed(5)
+    inputs = [torch.randn(4, 3, generator=made) for _ in range(4)]
+    layer = nn.Linear(3, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(3, 3, generator=made))
+        layer.bias.copy_(torch.randn(3, generator=made))
+
+    def step(x):
+        return fn(x, layer)
+
+    return world(step, *inputs)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0, backward=True, codes=())
+def test_a_number_cuts_the_gradient():
+    def f(x, layer):
+        h = layer(x).tanh()
+        scale = h.abs().max().item()
+        return (h * scale).sin().sum()
+
+    return trained(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0, backward=True, codes=())
+def test_a_loss_and_its_number():
+    def f(x, layer):
+        loss = (layer(x) ** 2).mean()
+        return loss, loss.item()
+
+    return trained(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0, backward=True)
+def test_a_number_and_several_results():
+    def f(x, layer):
+        h = layer(x).tanh()
+        y = h * h.sum().item()
+        return y, (y * 2).sum()
+
+    return trained(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0, backward=True)
+def test_rows_by_a_number_with_a_gradient():
+    def f(x, layer):
+        n = (x.abs().sum().int() % 3 + 1).item()
+        return (layer(x)[:n] * n).sum()
+
+    return trained(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_backward_inside_and_the_loss_as_a_number():
+    def f(x, layer):
+        layer.zero_grad()
+        loss = (layer(x) ** 2).mean()
+        loss.backward()
+        return loss.item(), layer.weight.grad.clone()
+
+    return trained(f)
+
+
+def test_a_second_derivative():
+    def f(x):
+        y = x.sin()
+        return (y * y.sum().item()).sum()
+
+    run = jit(f)
+    for x in rows():
+        grads = []
+        for fn in (f, run):
+            leaf = x.clone().requires_grad_()
+            (first,) = torch.autograd.grad(fn(leaf), leaf, create_graph=True)
+            (second,) = torch.autograd.grad(first.sum(), leaf)
+            grads.append(second)
+        torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-30, 3.0e38, -0.0])
+def test_the_number_is_exact(value):
+    @jit
+    def f(x):
+        y = x * 1
+        return y.max().item()
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        x = torch.tensor([value], dtype=dtype)
+        for _ in range(3):
+            found = f(x)
+            assert type(found) is float and (found, math.copysign(1, found)) == (
+                x.item(),
+                math.copysign(1, x.item()),
+            )
