@@ -451,11 +451,7 @@ class _Attempt:
 
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
         backward.check_own_leaves(self.machine, outputs)
-        if self.machine.numbers.read:
-            # loaded by the first read
-            from .data_model.data_numbers import give_numbers
-
-            give_numbers(self.machine, outputs)
+        self.machine.numbers.give(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
         if self.machine.heap.data:

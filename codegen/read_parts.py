@@ -67,6 +67,7 @@ class _Division:
         checked = held_numbers(self.graph)
         for node in self.graph.nodes:
             used = symbols_of([node.meta, node.args, node.kwargs]) & self.read.keys()
+            used = {symbol for symbol in used if self.read[symbol] is not node}
             # Nothing outside is written to before a check.
             waits = not checked.isdisjoint(groups[-1]) and not all(map(is_fresh, writes(node)))
             if waits or not used <= known:
@@ -132,7 +133,9 @@ class _Division:
         return made
 
     def _used(self, one: _Building) -> set[Symbol]:
-        return symbols_of([[n.meta, n.args, n.kwargs] for n in (*one.inputs, *one.nodes)])
+        """The symbols of a part, without the sizes of what it gives."""
+        made = {s for s, held in self.read.items() if one.now.get(held) in one.nodes}
+        return symbols_of([[n.meta, n.args, n.kwargs] for n in (*one.inputs, *one.nodes)]) - made
 
     def _take_sizes(self, one: _Building) -> None:
         """Add the inputs of the whole graph from which the sizes of a part are read."""
@@ -229,6 +232,7 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
     lines = [f"def run({', '.join(inputs)}):"]
     writer.read_sizes([(one.left, one.right) for one in graph.required])
     read = {s: graph.outputs[of[1]] for s, of in graph.symbols.items() if of[0] == "data"}
+    dims = {s: of[2:] for s, of in graph.symbols.items()}
     for at, (part, program) in enumerate(zip(parts, programs, strict=True)):
         taken = [values[node] for node in part.takes]
         taken += [symbol.name for symbol in part.graph.numbers]
@@ -242,8 +246,10 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
             writer.lines.append(f"    {', '.join(own.values())}, = {call}")
         values = own | values
         for symbol in [s for s in writer.unread if read[s] in values]:
-            item = writer.named(torch.Tensor.item, "item")
-            writer.lines.append(f"    {symbol.name} = {item}({values[read[symbol]]})")
+            method = torch.Tensor.size if dims[symbol] else torch.Tensor.item
+            given = ", ".join([values[read[symbol]], *map(str, dims[symbol])])
+            name = writer.named(method, method.__name__)
+            writer.lines.append(f"    {symbol.name} = {name}({given})")
             writer.unread.discard(symbol)
         writer.check()
     lines += [*writer.lines, "    return results"]

@@ -26,6 +26,8 @@ _REAL = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
 
 def number(m: Machine, value: Tensor, name: str) -> Value | None:
     """tensor.name(), for a name of `value_questions.NUMBERS`."""
+    if name == "tolist":
+        return _list(m, value)
     ghost = value.ghost
     sizes = m.facts.form(ghost._node.meta.shape)
     if not _may_read(m, value) or any(type(size) is not int or size != 1 for size in sizes):
@@ -43,7 +45,7 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
     return None
 
 
-def listed(m: Machine, value: Tensor) -> Value | None:
+def _list(m: Machine, value: Tensor) -> Value | None:
     """tensor.tolist() of a short tensor."""
     shape = value.ghost._node.meta.shape
     if not _may_read(m, value) or any(type(size) is not int for size in shape):
@@ -70,6 +72,7 @@ def _may_read(m: Machine, value: Tensor) -> bool:
 
 def _read(m: Machine, ghost: Any) -> Const:
     m.activity += 1
+    m.numbers.give = give_numbers
     held, symbol = read_number(m.tracer, ghost, m.users_line)
     m.numbers.read[symbol] = m.heap.known[id(held)] = Tensor(held, torch.Tensor)
     m.heap.keep.append(held)

@@ -43,7 +43,7 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
     """
     if not isinstance(value, Tensor):
         return None
-    found = _answer(m, value, name in _TRUTHS)
+    found = None if name == "tolist" else _answer(m, value, name in _TRUTHS)
     if found is None:
         # few programs read numbers that the graph computes
         from . import data_numbers
@@ -65,7 +65,7 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
 
 
 _TRUTHS = ("__bool__", "is_nonzero")
-NUMBERS = frozenset({"item", "__int__", "__float__", "__index__", *_TRUTHS})
+NUMBERS = frozenset({"item", "tolist", "__int__", "__float__", "__index__", *_TRUTHS})
 
 
 def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:

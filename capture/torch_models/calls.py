@@ -243,6 +243,12 @@ def record(
     try:
         result = _run(m, fn, fn_args, fn_kwargs)
     except DataDependent as error:
+        if error.shape:
+            # few programs have sizes that data decide
+            from ..data_model.data_sizes import instead
+
+            if (made := instead(m, fn, fn_args, fn_kwargs)) is not None:
+                return from_result(m, made)
         code = "GB106" if error.shape else "GB104"
         raise Break(code, f"{name}: {error}") from error
     except (Unsupported, TraceError) as error:
@@ -538,13 +544,6 @@ def call_tensor_method(
         answer = value_questions.number(m, value, name)
         if answer is not None:
             return answer
-    if name == "tolist" and not (args or kwargs):
-        # few programs read numbers that the graph computes
-        from ..data_model import data_numbers
-
-        listed = data_numbers.listed(m, value)
-        if listed is not None:
-            return listed
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"Tensor.{name}()")
     if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):

@@ -93,6 +93,8 @@ class _Numbers:
         self.held: dict[Source, SymbolicNumber] = {}
         # for each number that the graph reads from a tensor, the tensor
         self.read: dict[Symbol, Tensor] = {}
+        # adds these tensors to the outputs of the graph
+        self.give: Callable[[Machine, list[Tensor]], None] = lambda m, outputs: None
         self.varying: set[Symbol] = set()
         self.sealed = False
 
@@ -408,7 +410,8 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source | Tensor]]:
             sources.append(given)
         name = f"a{sources.index(given)}"
         if what == "data":
-            return f"item({name})"
+            sized = len(m.facts.symbols[one]) > 2
+            return f"size({name}, {dim})" if sized else f"item({name})"
         return name if what == "number" else f"{what}({name}, {dim})"
 
     def call(op: str, _kind: str, *parts: str) -> str:

@@ -309,7 +309,7 @@ class _Division:
         """The origins of the symbols, where numbers from tensor data are read from pieces."""
         graph, pieces = self.graph, self.joint.pieces
         return {
-            symbol: ("data", pieces.index(graph.outputs[of[1]])) if of[0] == "data" else of
+            symbol: ("data", pieces.index(graph.outputs[of[1]]), *of[2:]) if of[0] == "data" else of
             for symbol, of in graph.symbols.items()
         }
 

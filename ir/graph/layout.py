@@ -93,6 +93,8 @@ def numel(shape: Sequence[int]) -> int:
 
 @remembered
 def is_contiguous(shape: Sizes, stride: Sizes) -> bool:
+    if from_data(shape) and _is_row_major(shape, stride):
+        return True
     expected = 1
     for size, step in zip(reversed(shape), reversed(stride), strict=True):
         if size != 1:
@@ -101,6 +103,17 @@ def is_contiguous(shape: Sizes, stride: Sizes) -> bool:
             if step != expected:
                 return 0 in shape
             expected *= size
+    return True
+
+
+def _is_row_major(shape: Sizes, stride: Sizes) -> bool:
+    """Whether the strides have the form of a contiguous tensor's."""
+    expected: Any = 1
+    for size, step in zip(reversed(shape), reversed(stride), strict=True):
+        if not _is_one(size):
+            if not _alike(step, expected):
+                return False
+            expected *= _at_least_one(size)
     return True
 
 
@@ -141,7 +154,7 @@ def check_memory(view: Meta, memory: Meta) -> None:
         reach = sum((size - 1) * step for size, step in zip(meta.shape, meta.stride, strict=True))
         return (meta.offset + reach + 1) * meta.dtype.itemsize
 
-    if any(size == 0 for size in view.shape):
+    if has_zero(view.shape):
         return
     if any(size == 0 for size in memory.shape) or not end(view) <= end(memory):
         raise RuntimeError("as_strided: behind the end of the memory")
@@ -154,7 +167,9 @@ def gradient_strides(shape: Sizes, stride: Sizes) -> Sizes:
 
 def has_overlap(shape: Sizes, stride: Sizes) -> bool:
     """Whether two elements certainly share memory (expanded): torch refuses to write."""
-    return 0 not in shape and any(st == 0 and si > 1 for st, si in zip(stride, shape, strict=True))
+    return not has_zero(shape) and any(
+        st == 0 and si > 1 for st, si in zip(stride, shape, strict=True)
+    )
 
 
 def shares_places(shape: Sizes, stride: Sizes) -> bool:
@@ -162,7 +177,7 @@ def shares_places(shape: Sizes, stride: Sizes) -> bool:
 
     torch writes there in the order of its own loops.
     """
-    if 0 in shape or is_dense(shape, stride):
+    if has_zero(shape) or is_dense(shape, stride):
         return False
     # Distance from the first element of the dimensions so far to their last one.
     reach = 0
@@ -189,7 +204,7 @@ def overlap(one: Meta, other: Meta) -> str:
     """
     if one == other:
         return "full"
-    if 0 in one.shape or 0 in other.shape:
+    if has_zero(one.shape) or has_zero(other.shape):
         return "none"
     if not is_dense(one.shape, one.stride) or not is_dense(other.shape, other.stride):
         return "none" if are_apart(one, other) else "unclear"
@@ -339,7 +354,7 @@ def _open_strides(shape: Sizes, operands: tuple[tuple[Sizes, Sizes], ...]) -> Si
     """As `pointwise_strides`, with sizes that the running trace reads from tensors: whether they
     are 1 matters only for the strides of dimensions of one element."""
     usual = contiguous_strides(shape)
-    if all(_same(size, shape) and _same(stride, usual) for size, stride in operands):
+    if all(_same(size, shape) and _is_row_major(size, stride) for size, stride in operands):
         return usual
     spread = []
     for operand, stride in operands:

@@ -145,7 +145,8 @@ class Graph:
     spent          (position, name of the node) of the outputs whose history this backward used up
     symbols        origin of each symbol of the graph: ("size", input position, dim),
                    ("stride", input position, dim), ("number", argument position), or
-                   ("data", output position): read from that output, a tensor of one element
+                   ("data", output position): read from that output, a tensor of one element, or
+                   ("data", output position, dim): its size, which data decide
     required       relations of such numbers that the program checks when it has read them; Python
                    runs the frame again where one does not hold
     numbers        symbols of the Python numbers that follow the tensors among the arguments

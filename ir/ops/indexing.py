@@ -10,6 +10,7 @@ from ..errors import DataDependent, NoRule
 from ..graph.layout import (
     broadcast,
     format_strides,
+    has_zero,
     is_contiguous,
     like_strides,
     suggested_format,
@@ -24,7 +25,7 @@ INDEX_DTYPES = (torch.int64, torch.int32)
 
 
 def _need_index(index: Meta) -> None:
-    if 0 in index.shape:
+    if has_zero(index.shape):
         # Without an index torch does not check the dtype.
         raise NoRule
     if index.dtype not in INDEX_DTYPES:
@@ -138,7 +139,7 @@ def _index(op: Any, self: Meta, indices: tuple[Meta | None, ...]) -> Meta:
         raise IndexError("too many indices")
     for index in given:
         _need_index(index)
-    if not given or not is_contiguous(self.shape, self.stride) or 0 in self.shape:
+    if not given or not is_contiguous(self.shape, self.stride) or has_zero(self.shape):
         raise NoRule
     if any(index.dtype is not given[0].dtype for index in given):
         raise NoRule
@@ -162,13 +163,18 @@ def _index_put(
     return Meta(self.shape, like_strides(self.shape, self.stride), self.dtype, self.device)
 
 
+def _is_nothing(meta: Meta) -> bool:
+    """Whether cat leaves a tensor out, whatever the sizes of the others."""
+    return len(meta.shape) == 1 and has_zero(meta.shape)
+
+
 @rule("join", "cat")
 def _cat(op: Any, tensors: tuple[Meta, ...], dim: int = 0) -> Meta:
     if not tensors:
         raise RuntimeError("cat of no tensors")
     if any(not meta.shape for meta in tensors):
         raise RuntimeError("cat of zero-dimensional tensors")
-    real = [meta for meta in tensors if meta.shape != (0,)] or list(tensors[:1])
+    real = [meta for meta in tensors if not _is_nothing(meta)] or list(tensors[:1])
     first = real[0]
     at = wrap_dim(dim, len(first.shape))
     total = 0

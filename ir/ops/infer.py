@@ -11,6 +11,7 @@ import torch
 
 from ..errors import DataDependent, NoRule, Unsupported
 from ..graph.nodes import Meta
+from ..graph.opdef import OPS
 from ..graph.schema import Plan
 from ..symbolic.expr import ACTIVE, hints
 from .meta_kernels import can_sample, pinned_all, run_meta, run_sample
@@ -39,13 +40,16 @@ def infer(
 def _found(
     plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], slow_ops: list[str] | None
 ) -> Any:
-    if plan.row is not None:
+    row, facts = plan.row, ACTIVE.facts
+    if row is None and facts is not None and facts.from_data(args):
+        row = OPS.get(plan.name.replace("_.", ".", 1))  # torch cannot be asked for such sizes
+    if row is not None:
         try:
-            found = plan.row.rule(plan.op, *args, **kwargs)
+            found = row.rule(plan.op, *args, **kwargs)
         except NoRule:
             pass
         else:
-            if plan.row.kind in DTYPES_OF_KERNELS:
+            if row.kind in DTYPES_OF_KERNELS:
                 _check_dtypes(plan, args, kwargs)
             return found
     if slow_ops is not None and plan.name not in slow_ops:

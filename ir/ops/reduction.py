@@ -11,6 +11,7 @@ from ..graph.layout import (
     Sizes,
     contiguous_strides,
     format_strides,
+    from_data,
     like_strides,
     numel,
     suggested_format,
@@ -18,7 +19,7 @@ from ..graph.layout import (
 )
 from ..graph.nodes import Meta
 from ..graph.opdef import rule
-from ..symbolic.expr import is_symbolic
+from ..symbolic.expr import ACTIVE, is_symbolic
 
 Dims = int | Sizes | None
 
@@ -91,9 +92,15 @@ def _ordered(dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
+def _is_empty(size: Any) -> bool:
+    if from_data(size):  # the program checks it
+        return not ACTIVE.facts.require("!=", size, 0)
+    return bool(size == 0)
+
+
 def _nonempty(self: Meta, dim: Dims) -> None:
     dims = reduced_dims(len(self.shape), dim)
-    if any(self.shape[d] == 0 for d in dims if d < len(self.shape)):
+    if any(_is_empty(self.shape[d]) for d in dims if d < len(self.shape)):
         raise RuntimeError("no identity for an empty dimension")
 
 

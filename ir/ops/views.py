@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..errors import NoRule
-from ..graph.layout import Sizes, from_data, numel, wrap_dim
+from ..graph.layout import Sizes, from_data, has_zero, numel, wrap_dim
 from ..graph.nodes import Meta
 from ..graph.opdef import rule
 
@@ -38,7 +38,7 @@ def view_strides(shape: Sizes, stride: Sizes, size: Sizes) -> Sizes | None:
     """Strides of x.view(size), or None if the memory does not allow it (torch's computeStride)."""
     if not shape:
         return (1,) * len(size)
-    if 0 in shape:
+    if has_zero(shape):
         if shape == size:
             return stride
         strides = [0] * len(size)
@@ -222,7 +222,7 @@ def _squeeze(op: Any, self: Meta) -> Meta:
 
 
 def _squeeze_dims(self: Meta, dims: set[int]) -> Meta:
-    kept = [i for i, size in enumerate(self.shape) if size != 1 or i not in dims]
+    kept = [i for i, size in enumerate(self.shape) if i not in dims or size != 1]
     return _as(self, [self.shape[i] for i in kept], [self.stride[i] for i in kept])
 
 

@@ -72,7 +72,9 @@ class Facts:
         # Whether the program can still check one, which Python's second run must not notice.
         self.may_require: Callable[[], bool] = lambda: True
         # Raises outside of a traced call where a number from tensor data is needed.
-        self.refuse: Callable[[str], None] = _refuse
+        self.refuse: Callable[[str], None] = lambda _what: None
+        # The exception of a call for which it is needed, of the function's name and the reason.
+        self.error: Callable[[str, str], Exception] = TypeError
         self.where: Location | None = None
         self.calling: Any = None  # the torch function being traced
         # Whether a guard can state a relation between these numbers; the others are pinned.
@@ -184,7 +186,7 @@ class Facts:
     def _refuse_data(self, what: str) -> None:
         if self.calling is None:
             self.refuse(what)
-        _refuse(what, name_of(self.calling))
+        raise self.error("" if self.calling is None else name_of(self.calling), what)
 
     def require(self, op: str, left: Any, right: Any) -> bool:
         """Like `ask` for a relation without which eager mode raises: of numbers from tensor data
@@ -339,13 +341,6 @@ def _narrow(symbol: Symbol, op: str, other: Any) -> None:
         symbol.low, symbol.high = int(max(low, other + least)), int(min(high, other + most))
     near = hint_of(other)
     symbol.hint = int(min(max(symbol.hint, near + least), near + most))
-
-
-def _refuse(what: str, name: str = "") -> None:
-    # not loaded with the package
-    from ..errors import DataDependent
-
-    raise DataDependent(name, what)
 
 
 def _float_key(op: str, left: Any, right: Any) -> Any:

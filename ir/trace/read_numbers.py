@@ -1,19 +1,25 @@
-"""Numbers that a graph reads from tensors: `x.max().item()`.
+"""Numbers that a graph reads from tensors: `x.max().item()`, and sizes that data decide: `x[mask]`.
 
 `read_number(tracer, ghost)` records the read, and gives a symbol that stands for the number: it is
 known when the graph runs. The tensor that is read is a value of the graph in memory of its own, so
 that no later write changes the number; if something needs the number, it is an output.
+`read_size` does the same for an operator whose result has a size that data decide.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..errors import DataDependent
+from ..graph.schema import plan_of
 from ..location import Location
+from ..ops.data_sizes import SIZED
 from ..symbolic.expr import Symbol, symbols_of
-from .ghost import Ghost
+from .ghost import Ghost, Store, make_ghost
+from .recorder import SPECIAL, Recorder, meta_args
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -40,6 +46,46 @@ def read_number(
     symbol = tracer.facts.symbol(kind, HINTS[kind], ("data", held), least, most)
     tracer.bind(symbol, held, where)
     return held, symbol
+
+
+def read_size(
+    tracer: Tracer,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    where: Location | None = None,
+) -> Any:
+    """fn(*args) with a result whose first size data decide: a symbol that the graph reads."""
+    made: list[Symbol] = []
+    tracer.sized = made
+    try:
+        result = tracer.run(fn, args, kwargs, where)
+    finally:
+        tracer.sized = None
+    parts = result if isinstance(result, tuple) else (result,)
+    for symbol in made:
+        held = next(part for part in parts if symbol in part._node.meta.shape[:1])
+        tracer.facts.symbols[symbol] = ("data", held, 0)
+        tracer.bind(symbol, held, where, 0)
+    return result
+
+
+def _sized(recorder: Recorder, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record an operator whose result has a size that data decide."""
+    tracer, plan = recorder._tracer(), plan_of(op)
+    assert tracer is not None
+    if tracer.sized is None:
+        raise DataDependent(plan.name, f"{plan.name} depends on tensor data", True)
+    operands = tuple([recorder.operand(arg) for arg in args])
+    named = {name: recorder.operand(value) for name, value in kwargs.items()}
+    given = {name: meta_args(value) for name, value in named.items()}
+    meta, symbol = SIZED[plan.name](tracer.facts, *meta_args(operands), **given)
+    tracer.sized.append(symbol)
+    node = recorder.node(plan.op, operands, named, meta)
+    return make_ghost(recorder.owner, node, meta, Store(fresh=True))
+
+
+SPECIAL.update(dict.fromkeys(SIZED, _sized))
 
 
 def numbers_read(tracer: Tracer) -> list[Ghost]:

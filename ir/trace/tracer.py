@@ -106,6 +106,7 @@ class Tracer:
         self.name = name
         self._outliving = outliving or {}  # autocast_cache.outliving() at the frame's start
         self.facts = facts or Facts()  # shared with an enclosing trace
+        self.facts.error = DataDependent
         self._recorder = Recorder(self)
         self._mode = _Mode(self._recorder)
         self._calls: list[Call] = []
@@ -124,6 +125,7 @@ class Tracer:
         self.spends = False  # the calls contain a backward
         self.backward_end: int | None = None  # the number of calls up to the last one
         self.regions: Any = None  # see `regions.Regions`
+        self.sized: list[Symbol] | None = None  # see `read_numbers.read_size`
         self.within = False  # a part of another trace, whose symbols it has
 
     # -- inputs
@@ -269,9 +271,10 @@ class Tracer:
         )
         return result
 
-    def bind(self, symbol: Symbol, held: Ghost, where: Location | None) -> None:
-        """Record that a symbol is the number in this tensor."""
-        self._calls.append(Call(torch.Tensor.item, (Ref(held._ref),), {}, symbol, where))
+    def bind(self, symbol: Symbol, held: Ghost, where: Location | None, *dim: int) -> None:
+        """Record that a symbol is the number in this tensor, or its size in a dimension."""
+        read: Any = torch.Tensor.size if dim else torch.Tensor.item
+        self._calls.append(Call(read, (Ref(held._ref), *dim), {}, symbol, where))
 
     def _over_ghosts(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
         """fn(*args, **kwargs) under the dispatch mode."""
@@ -597,7 +600,7 @@ class Tracer:
             if symbol not in used:
                 continue
             if what == "data":
-                graph.symbols[symbol] = (what, graph.outputs.index(source._node))
+                graph.symbols[symbol] = (what, graph.outputs.index(source._node), *dim)
             elif what == "number":
                 graph.numbers.append(symbol)
                 graph.symbols[symbol] = (what, len(graph.inputs) + len(graph.numbers) - 1)

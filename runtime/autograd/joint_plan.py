@@ -102,7 +102,7 @@ def number_of(where: tuple[Any, ...], inputs: Sequence[Any], made: Sequence[Any]
     """One of `Plan.numbers` in a call with these inputs, which has made these values."""
     what, position, *dim = where
     if what == "data":
-        return made[position].item()
+        return made[position].size(*dim) if dim else made[position].item()
     value = inputs[position]
     if what == "number":
         return value

@@ -13,10 +13,8 @@ from graftjit import jit
 from ..harness import agrees, t
 
 
-def varied(*tensors, others=()):
-    """(arguments of the first call, steps that give those of the others)"""
-    first, *rest = [(one, *others) for one in tensors]
-    return first, [lambda one=one: one for one in rest]
+def giving(*args):
+    return lambda: args
 
 
 def rows(count=4, size=6):
@@ -25,9 +23,10 @@ def rows(count=4, size=6):
     return [torch.randn(size, generator=made) for _ in range(count)]
 
 
-def world(fn, *tensors, others=()):
-    args, steps = varied(*(tensors or rows()), others=others)
-    return fn, args, steps
+def world(fn, *tensors):
+    """The function, called with one of the tensors after the other."""
+    first, *rest = tensors or rows()
+    return fn, (first,), [giving(one) for one in rest]
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -158,7 +157,8 @@ def test_a_later_write_does_not_change_the_number():
 @agrees(graphs=1, breaks=0, recompiles=0)
 def test_a_number_is_stored():
     class Meter:
-        total = 0.0
+        def __init__(self):
+            self.total = self.last = 0.0
 
     meter = Meter()
 

@@ -1,0 +1,222 @@
+"""Results of a size that data decide: `x[mask]`, `nonzero`, `where(condition)`, `bincount`."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..harness import agrees
+
+
+def rows():
+    """Tensors with several positive numbers, one, none and only such."""
+    made = torch.Generator().manual_seed(3)
+    some = [torch.randn(6, generator=made) for _ in range(3)]
+    one = torch.tensor([-1.0, -2.0, 3.0, -1.0, -0.5, -2.0])
+    return [*some, one, -torch.ones(6), torch.ones(6)]
+
+
+def giving(*args):
+    return lambda: args
+
+
+def world(fn, *tensors):
+    """The function, called with one of the tensors after the other."""
+    first, *rest = tensors or rows()
+    return fn, (first,), [giving(one) for one in rest]
+
+
+whole = agrees(graphs=1, breaks=0, recompiles=0)
+
+
+@whole
+def test_positions():
+    def f(x):
+        i = torch.nonzero(x.sin() > 0).squeeze(-1)
+        return i, x.index_select(0, i) * 2, torch.argwhere(x > 0.5)
+
+    return world(f)
+
+
+@whole
+def test_positions_by_dimension():
+    def f(x):
+        (i,) = torch.where(x.sin() > 0)
+        grid = (x[None] + torch.arange(3)[:, None]) > 1
+        a, b = torch.where(grid)
+        return x[i] * 2, a + b, grid.nonzero(as_tuple=True)
+
+    return world(f)
+
+
+@whole
+def test_a_mask_as_an_index():
+    def f(x):
+        return x[x > 0], x[x > 0].sum(), x[x <= 0] * 2 + 1
+
+    return world(f)
+
+
+@whole
+def test_rows_by_a_mask():
+    def f(x):
+        y = x[None] + torch.arange(4)[:, None]
+        m = y.sum(1) > 1
+        return y[m] * 2, y[m].sum(0), (y[m] @ torch.ones(6, 2)).relu().sum()
+
+    return world(f)
+
+
+@whole
+def test_a_masked_selection():
+    def f(x):
+        y = torch.masked_select(x, x > 0) * x.sum()
+        return y, torch.masked_select(x[None].expand(2, 6), x > 0.5)
+
+    return world(f)
+
+
+@whole
+def test_the_number_of_what_is_selected():
+    def f(x):
+        y = x[x > 0]
+        n = y.shape[0]
+        return len(y), y.numel() * 2, torch.zeros(n) + n, y / (n + 1), torch.arange(n)
+
+    return world(f)
+
+
+@whole
+def test_two_parts_again_as_one():
+    def f(x):
+        return torch.cat([x[x > 0], x[x <= 0]]), torch.cat([x[x > 0], x])
+
+    return world(f)
+
+
+@whole
+def test_repeats_from_a_tensor():
+    def f(x):
+        n = (x.abs() * 2).long()
+        return x.repeat_interleave(n), torch.repeat_interleave(x[None].expand(2, 6), n, dim=1)
+
+    return world(f)
+
+
+@whole
+def test_counts():
+    def f(x):
+        n = (x.abs() * 3).long()
+        return torch.bincount(n), n.bincount(minlength=4) + 1
+
+    return world(f)
+
+
+@whole
+def test_a_largest_element_of_what_is_selected():
+    def f(x):
+        return x[x > 0].sum(), x[x.abs() > 0].amax()
+
+    return world(f)
+
+
+@agrees(graphs=1)
+def test_a_largest_element_of_nothing():
+    def f(x):
+        return x[x > 0].amax()
+
+    return world(f)
+
+
+@whole
+def test_experts_take_their_rows():
+    def f(x):
+        tokens = x[None] * torch.arange(1, 7)[:, None]
+        out = torch.zeros_like(tokens)
+        for expert in range(3):
+            rows = torch.where((tokens[:, 0] * 10).long() % 3 == expert)[0]
+            out.index_add_(0, rows, tokens[rows] * expert)
+        return out
+
+    return world(f)
+
+
+@whole
+def test_a_selection_is_written_to():
+    def f(x):
+        y = x[x > 0]
+        y.mul_(2)
+        x.add_(1)
+        return y, x[x > 1]
+
+    return world(f)
+
+
+@agrees()
+def test_masks_that_do_not_fit():
+    def f(x):
+        return x[torch.ones(5, dtype=torch.bool) & (x[:5] > 0)]
+
+    return world(f)
+
+
+@agrees()
+def test_a_broadcast_of_what_is_selected():
+    def f(x):
+        return x[x > 0] + torch.ones(2)
+
+    return world(f, *rows()[3:5], torch.tensor([1.0, 1.0, -1.0, -1.0, -1.0, -1.0]))
+
+
+# -- training --------------------------------------------------------------------------------------
+def trained(fn):
+    made = torch.Generator().manual_seed(5)
+    inputs = [torch.randn(4, 3, generator=made) for _ in range(4)]
+    layer = nn.Linear(3, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randn(3, 3, generator=made))
+        layer.bias.copy_(torch.randn(3, generator=made))
+    return world(lambda x: fn(x, layer), *inputs)
+
+
+whole_training = agrees(graphs=1, breaks=0, recompiles=0, backward=True, codes=())
+
+
+@whole_training
+def test_the_gradient_of_rows_by_a_mask():
+    def f(x, layer):
+        h = layer(x)
+        return (h[x[:, 0] > 0] ** 2).sum()
+
+    return trained(f)
+
+
+@whole_training
+def test_a_selection_with_a_gradient():
+    def f(x, layer):
+        h = layer(x).tanh()
+        return h[h > 0] * 2
+
+    return trained(f)
+
+
+@whole_training
+def test_the_mean_of_a_selection():
+    def f(x, layer):
+        h = layer(x)
+        return torch.masked_select(h, h > h.mean() - 9).mean()
+
+    return trained(f)
+
+
+@whole_training
+def test_experts_with_a_gradient():
+    def f(x, layer):
+        h = layer(x)
+        out = torch.zeros_like(h)
+        for expert in range(2):
+            (rows,) = torch.where((x[:, 0] > 0).long() == expert)
+            out = out.index_add(0, rows, h[rows] * (expert + 1))
+        return (out * out).sum()
+
+    return trained(f)
