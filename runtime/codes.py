@@ -68,8 +68,8 @@ _TABLE: tuple[Code, ...] = (
          "output has to happen at its place between the computations, so Python does it",
          "return the value and print it outside, or move the line out of the hot path"),
     Code("GB104", "tensor turned into a Python value",
-         ".item(), .tolist(), .numpy(), int(), float() or bool() of a tensor needs data that"
-         " exists only when the graph has run",
+         ".numpy(), a text or a loop needs data that exists only when the graph has run; a number"
+         " from .item(), int() or float() is one of the graph until something like that needs it",
          "keep the value a tensor (0-dim tensors work in arithmetic), or take it after the"
          " compiled part"),
     Code("GB105", "branch on tensor data",
@@ -77,7 +77,8 @@ _TABLE: tuple[Code, ...] = (
          "torch.where(condition, a, b) in place of the if; or compute the condition outside and"
          " choose between two compiled functions"),
     Code("GB106", "shape depends on tensor data",
-         "nonzero, masked selection, unique and the like give sizes that only the data decides",
+         "unique and the like give sizes that only the data decides; those of nonzero, masks,"
+         " repeats and counts are numbers of the graph where the operators after them allow it",
          "use a form of fixed size (torch.where with three arguments, a mask), or do it outside"),
     Code("GB107", "generator",
          "a generator keeps a frame alive between two steps, which graftjit does not model here",

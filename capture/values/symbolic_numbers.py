@@ -186,7 +186,7 @@ def _refuse_data(m: Machine, expr: Any) -> None:
 
 def refuse(what: str) -> None:
     """Break where a number from tensor data is needed: see `Facts.refuse`."""
-    raise Break("GB105" if what.startswith("whether") else "GB104", what)
+    raise Break("GB105" if "comparison" in what else "GB104", what)
 
 
 def _bind(m: Machine, value: SymbolicNumber) -> None:

@@ -163,7 +163,7 @@ class Facts:
         if found is None and self.calling is not None:
             found = self._assumed(op, left, right)
         if found is None:
-            self._refuse_data(f"whether {left} {op} {right}, of a number from tensor data")
+            self._refuse_data(_COMPARED)
         return bool(found)
 
     def _assumed(self, op: str, left: Any, right: Any) -> bool | None:
@@ -200,7 +200,7 @@ class Facts:
         if found is not None:
             return found
         if not self.may_require():
-            self._refuse_data(f"whether {left} {op} {right}, of a number from tensor data")
+            self._refuse_data(_COMPARED)
         relation = Relation(op, left, right, True, self.where)
         self.required.append(relation)
         if isinstance(left, Symbol) and left.kind == kind_of(right) == "int" and op in _KEPT:
@@ -238,7 +238,7 @@ class Facts:
         if not isinstance(value, Expr):
             return value
         if self.from_data(value):
-            self._refuse_data(f"{value}, a number from tensor data, decides")
+            self._refuse_data("a number from tensor data decides")
         hint = value.hint
         if self.calling is not None:
             self.need(value, name_of(self.calling))
@@ -365,6 +365,7 @@ def name_of(function: Any) -> str:
     return f"torch.{name}" if name else str(function)
 
 
+_COMPARED = "a comparison of a number from tensor data decides"
 # Comparisons with 0 that an int decides which is not negative.
 _OF_SIZES = frozenset({("<", 0), (">=", 0)})
 # The functions that slice by a number which is usually within the tensor.

@@ -120,8 +120,8 @@ def output():
 def a_number():
     def f(x):
         y = x + 1
-        n = y.sum().item()  # GB104
-        return y * n
+        n = y.sum().numpy()  # GB104
+        return y * float(n)
 
     return f, (t(),)
 
@@ -141,7 +141,7 @@ def a_branch():
 def a_shape():
     def f(x):
         y = x - 2
-        z = torch.nonzero(y)  # GB106
+        z = torch.unique(y)  # GB106
         return z + 1
 
     return f, (t(),), [lambda: (t(2.0, 2.0, 3.0),)]

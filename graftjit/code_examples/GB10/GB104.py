@@ -9,7 +9,7 @@ from graftjit import jit
 @jit
 def step(x):
     y = torch.sin(x)
-    total = y.sum().item()
+    total = float(y.sum().numpy())
     return y / total
 
 

@@ -1,4 +1,4 @@
-"""What is not selected becomes zero, so that the size is known."""
+"""Equal values stand side by side once they are sorted, so that the size is known."""
 
 import torch
 
@@ -9,17 +9,17 @@ from graftjit import jit
 @jit
 def step(x):
     y = torch.sin(x)
-    return y[y > 0].sum()
+    return torch.unique(y).sum()
 
 
-print(step(torch.tensor([1.0, -1.0])))
+print(step(torch.tensor([1.0, 2.0, 1.0])))
 
 
 # after
 @jit
 def step(x):
-    y = torch.sin(x)
-    return torch.where(y > 0, y, 0).sum()
+    y = torch.sin(x).sort().values
+    return torch.where(y.diff(prepend=y[:1] - 1) != 0, y, 0).sum()
 
 
-print(step(torch.tensor([1.0, -1.0])))
+print(step(torch.tensor([1.0, 2.0, 1.0])))
