@@ -63,6 +63,6 @@ def test_every_break_and_recompile_has_an_example() -> None:
 
 def test_what_is_shown_of_an_example() -> None:
     shown = code_docs.example("GB104")
-    assert shown is not None and ".item()" in shown.before and ".item()" not in shown.after
+    assert shown is not None and ".numpy()" in shown.before and ".numpy()" not in shown.after
     assert "import torch" in shown.head and shown.said.endswith(".")
     assert code_docs.example("ER501") is None
