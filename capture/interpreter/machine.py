@@ -9,6 +9,7 @@ drives it. The opcode families are in `handlers*`, the meaning of operations in 
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,13 @@ class Machine:
         self.facts = tracer.facts
         self.facts.can_hold = can_hold
         self.facts.refuse = symbolic_numbers.refuse
-        self.facts.may_require = self.may_check
+        this = weakref.ref(self)  # facts live as long as an entry
+
+        def may_require() -> bool:
+            machine = this()
+            return machine is not None and machine.may_check()
+
+        self.facts.may_require = may_require
         self.numbers = symbolic_numbers._Numbers()
         self.varied = varied or Variation(dynamic=False)
         # The tracer of the current walk: the root's, or the innermost of `inner`.
@@ -319,6 +326,7 @@ class Machine:
         self.inputs.clear()
         self.open_generators.clear()
         self.numbers.held.clear()
+        self.numbers.read.clear()
         # They name objects that the program may drop; a graph keeps its facts.
         self.facts.forget_origins()
 

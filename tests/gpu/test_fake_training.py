@@ -138,7 +138,7 @@ def _under_a_device(x):
 
 
 BREAKS = {
-    "an item": (_asks_for_an_item, ("GB104",)),
+    "an item": (_asks_for_an_item, ("GB105",)),
     "synchronize": (_synchronizes, ("GB118",)),
     "a stream": (_on_a_stream, None),
     "a device": (_under_a_device, None),
