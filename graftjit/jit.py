@@ -17,8 +17,9 @@ import torch
 
 from .context import current_context
 from .dispatch import frame_policy
+from .dispatch.resume_functions import first_state
 from .dispatch.shared_entries import SHARED
-from .dispatch.unit import UNITS, Unit, check, first_state, on_rerun
+from .dispatch.unit import UNITS, Unit, check, on_rerun
 from .dispatch.unit_events import measured, place_of
 from .ir.location import Location
 from .nn.cell import made_in_graph_mode

@@ -15,7 +15,8 @@ from ..runtime.events import events
 from ..runtime.process import faults, own_builtins, wrappers
 from ..runtime.process.options import JitConfig, by_number
 from ..runtime.process.skipped_files import skipped_file
-from .unit import UNITS, Unit, first_state
+from .resume_functions import first_state
+from .unit import UNITS, Unit
 
 # Ignored: the body of a module runs once, and so does most code that it calls.
 _IMPORTING = "<frozen importlib."

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _Key = tuple[int, int, JitConfig]
 # Resume functions that replacement code calls: the code that they resume (None: that of the frame),
-# the other arguments of what `Unit._resumer` makes, and its result.
+# the other arguments of `resume_functions.ResumeFunctions`, and its result.
 Resumes = tuple[tuple[types.CodeType | None, tuple[Any, ...], Any], ...]
 # Events that are emitted again when a recipe is adopted: breaks, fallbacks, symbolic sizes.
 _TOLD_AGAIN = (events.GraphBreak, events.Fallback, events.RanPlain, events.Symbolic)

@@ -36,6 +36,7 @@ from . import unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Eviction, change_of
 from .refusals import refused
+from .resume_functions import ResumeFunctions, first_state
 from .shared_entries import (
     SHARED,
     Made,
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
     from ..ir.graph.nodes import Graph
     from ..runtime.guards.mirror import FrameView
 
-# A loop that breaks at so many steps is followed from each of them; after more, Python takes the
-# steps, and the code between the breaks is compiled once.
-MOST_PLACES = 4
 ATTEMPTS = 3  # attempts at one frame that other threads change meanwhile
 
 
@@ -294,7 +292,7 @@ class Unit:
             state.follows,
         )
         started, self._compiling = time.perf_counter(), 0.0
-        resumes = _Resumes(self._resumer(state, view.globals), SESSION.log.serial())
+        resumes = ResumeFunctions(self.state_for, state, view.globals, SESSION.log.serial())
         with progress.displayed(f"compiling {self.name}"):
             made = lazy.capture.capture(
                 frame, self._backend, resumes, _native.call_in_extent, self._strict
@@ -345,7 +343,7 @@ class Unit:
         state: Any,
         code: types.CodeType,
         made: Capture,
-        resumes: _Resumes,
+        resumes: ResumeFunctions,
         stages: dict[str, float],
     ) -> Any:
         """Make the entry, emit its events, and publish it to calls and to callables that share."""
@@ -386,7 +384,7 @@ class Unit:
         if recipe is None:
             return None
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), None))
-        resumes = _Resumes(self._resumer(state, view.globals))
+        resumes = ResumeFunctions(self.state_for, state, view.globals)
         target = retargeted(recipe, resumes, code)
         unit_events.resumed(
             resumes.made, [e for e in recipe.emitted if type(e) is events.GraphBreak]
@@ -409,46 +407,6 @@ class Unit:
                 return lazy.backend.compile_graph(graph, self.config).program
         finally:
             self._compiling += time.perf_counter() - started
-
-    def _resumer(self, state: Any, own_scope: dict[str, Any]) -> Any:
-        """A function that makes resume callables over these globals, or over the `names` of an
-        inlined function. The same place, stack and set of names give the same callable, if the
-        loops are at the same `places`. `begins`: the reported break of its first instruction."""
-
-        def resume(
-            code: types.CodeType,
-            target: int,
-            stack: tuple[str, ...],
-            bound: tuple[str, ...],
-            places: tuple[Any, ...],
-            names: dict[str, Any] | None = None,
-            begins: BreakRecord | None = None,
-        ) -> Any:
-            first, scope = first_state(state), own_scope if names is None else names
-            key = (id(code), id(scope), target, stack, bound, places)
-            of, found = first.resumes.get(key, (None, None))
-            # An id may be reused.
-            if found is None or of() is not code:
-                made = lazy.resume.resume_code(code, target, stack, bound)
-                seen = first.places.setdefault((made, id(scope), stack, bound), set())
-                seen.add(places)
-                follows = len(seen) <= MOST_PLACES
-                # A loop reaches the same place through a resume function of a resume function. The
-                # code is then equal, and one state serves both.
-                equal = (made, id(scope), stack, bound, places if follows else None)
-                found = first.resumes.get(equal)
-                if found is None:
-                    own = self.state_for(made, origin=first)
-                    own.span = lazy.ahead.lines_from(code, target)
-                    own.begins, own.follows = begins, follows
-                    cells = tuple(types.CellType() for _ in made.co_freevars) or None
-                    function = types.FunctionType(made, scope, made.co_name, None, cells)
-                    found = _native.Callable(function, own, resume=True)
-                    first.resumes[equal] = found
-                first.resumes[key] = weakref.ref(code), found
-            return _native.Tail(found)
-
-        return resume
 
     def _strict(self, record: BreakRecord) -> None:
         if not self.config.strict or record.code == "PL204":
@@ -527,27 +485,6 @@ def _made_meanwhile(state: Any, before: tuple[Any, ...], view: FrameView) -> Any
     """The entry that another thread made while this one waited, if it matches this call."""
     fresh = [entry for entry in state.entries if entry not in before]
     return next((entry for entry in fresh if lazy.mirror.mirror(entry.rows, view) < 0), None)
-
-
-def first_state(state: Any) -> Any:
-    """The state of the frame's beginning, or the state itself if that is gone or the same."""
-    return (state.origin and state.origin()) or state
-
-
-class _Resumes:
-    """Makes the resume functions of one capture and records them (see `shared_entries.Resumes`).
-    `serial`: that of the capture's first event."""
-
-    def __init__(self, make: Any, serial: int = 0) -> None:
-        self.serial = serial
-        self.made: list[tuple[types.CodeType | None, tuple[Any, ...], Any]] = []
-        self._make = make
-
-    def __call__(self, code: types.CodeType, *way: Any) -> Any:
-        made = self._make(code, *way)
-        of_the_frame = len(way) == 4
-        self.made.append((None if of_the_frame else code, way, made))
-        return made
 
 
 def _weak(shared: SharedEntries | None) -> weakref.ref[SharedEntries] | None:

@@ -39,7 +39,7 @@ class Published:
 
     `resumed`: the code is a resume function. `resumes`: for each resume function that the entry's
     code calls, the code that it resumes (None: `code`), the other arguments that identify it
-    (`dispatch.unit.Unit._resumer`), and the callable.
+    (`dispatch.resume_functions`), and the callable.
     `seconds`: time by stage."""
 
     code: types.CodeType
