@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import graftjit
 from graftjit.runtime.errors import GraftError
@@ -121,6 +122,26 @@ def test_a_second_derivative_calls_a_backward_apart_from_the_first() -> None:
         (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
         found.append(torch.autograd.grad(g.square().sum(), x)[0])
     assert not torch.allclose(*found)  # silent
+
+
+def test_a_second_derivative_passes_a_result_that_a_checkpoint_computes_again() -> None:
+    """What eager's checkpoint computes again has the history of the saved tensor that it stands for. So the second derivative of
+    a region that ends with an operator that saves its own result goes through that result, its hooks and its `retain_grad`."""
+    found = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(lambda y: y.sin().sigmoid(), x, use_reentrant=False)  # type: ignore[no-any-return]
+
+    for function in (f, graftjit.jit(f)):
+        x = ones()
+        y, heard = function(x), list[float]()
+        y.register_hook(lambda g, heard=heard: heard.append(g.sum().item()))
+        (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        g.square().sum().backward()
+        found.append((heard, x.grad))
+    assert torch.allclose(found[0][1], found[1][1])
+    assert found[0][0][0] == pytest.approx(found[1][0][0])
+    assert found[0][0][1] != pytest.approx(found[1][0][1])  # silent
 
 
 def test_a_write_past_autograd_before_a_second_derivative() -> None:

@@ -69,15 +69,22 @@ def handed(seed: int, leaves: list[T]) -> list[T]:
     return [(x * 1)[:] if kind == "view" else x * 1 for x in leaves]
 
 
+def has_bent(text: str) -> bool:
+    """Whether a program has backwards that are not linear: where a second derivative comes to one twice, autograd adds up the
+    gradients first, and a compiled part does not (tests/test_footguns.py)."""
+    return "Product" in text or "Clamped" in text
+
+
 class Moves:
     """What is done with the results of a program, and what is seen of it."""
 
     def __init__(self, function: Callable[..., Any], seed: int, leaves: list[T], text: str) -> None:
         # torch's vmap refuses random numbers, also those of a checkpoint
         self.random = "dropout" in text or "rand" in text
-        # Backwards that are not linear: where a second derivative comes to one twice, autograd adds
-        # up the gradients first, and a compiled part does not (tests/test_footguns.py).
-        self.straight = "Product" in text or "Clamped" in text
+        self.bent = has_bent(text)
+        # What a checkpoint computes again has the history of the results that it stands for in eager mode:
+        # a second derivative reaches their `retain_grad` (tests/test_footguns.py).
+        self.again = "checkpoint" in text
         self.choose = random.Random(seed + 2)
         self.generator = torch.Generator().manual_seed(seed)
         torch.default_generator.manual_seed(seed)
@@ -104,7 +111,7 @@ class Moves:
         # Not both: a second derivative may reach a hook through a saved result, and computes what a
         # write has changed again (tests/test_footguns.py).
         hooks = [self.hook, self.unhook, self.retain, self.accumulated, self.write, self.write_leaf]
-        orders = [] if self.straight else [self.further, self.further]
+        orders = [] if self.bent else [self.further, self.further]
         orders += [] if self.random else [self.batched]
         kinds += self.choose.choice((hooks, orders))
         for _ in range(self.choose.randrange(2, 8)):
@@ -134,7 +141,8 @@ class Moves:
 
     def backward(self) -> None:
         result, weight = self.one()
-        inputs = self.choose.choice((None, None, self.leaves, [*self.leaves, *self.results]))
+        reached = self.leaves if self.again else [*self.leaves, *self.results]
+        inputs = self.choose.choice((None, None, self.leaves, reached))
         inputs = inputs and self.some(inputs)
         result.backward(weight, retain_graph=self.retained(), inputs=inputs)
 

@@ -216,6 +216,8 @@ def apart(function: Callable[..., Any], seed: int) -> list[Any]:
     # Not both: a second derivative may reach a hook, or the one of `retain_grad`, through a saved
     # result (tests/test_footguns.py).
     further = choose.choice((("hook", "retain"), ("twice", "twice")))
+    if gradient_moves.has_bent(source(seed)):
+        further = ("hook", "retain")
     for _ in range(choose.randrange(1, 5)):
         at, by = choose.randrange(len(results)), choose.randrange(len(results))
         result, weight, retain = results[at], weights[at], choose.random() < 0.6
