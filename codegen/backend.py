@@ -17,7 +17,7 @@ from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
-from ..ir.trace.joint_graph import Joint
+from ..ir.trace.joint_graph import Joint, Trade
 from ..runtime.autograd.freed_graph import SpentProgram
 from ..runtime.autograd.rollback import marking_begun, unwriting
 from ..runtime.errors import BuildError, GraftError, InternalError
@@ -44,8 +44,10 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     elif graph.needs_grad:
         compiled = _joint_or_replayed(graph, level, background, tune, sink, options)
     else:
-        written_late = deferred(graph) if graph.late else graph
+        traded, trade = _within_budget(graph, options)
+        written_late = deferred(traded) if graph.late else traded
         compiled = _fused_or_replayed(written_late, level, background, tune)
+        compiled.trade = trade
         _finish(compiled, written_late, sink)
         if (graph.spent or (graph.spends and graph.mutates)) and compiled.mode != "replay":
             compiled.program = SpentProgram(compiled.program, graph.spent)
@@ -58,6 +60,18 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     if compiled.mode != "background":  # `exchange` in pipeline.py emits that event
         emit_compiled(compiled, level)
     return compiled
+
+
+def _within_budget(graph: Graph, options: Any) -> tuple[Graph, Trade]:
+    """The graph whose backward keeps to `JitConfig.memory_budget`, and what that changes."""
+    budget = getattr(options, "memory_budget", None)
+    from_data = any(origin[0] == "data" for origin in graph.symbols.values())
+    if budget is None or not graph.forward_end or from_data:
+        return graph, Trade()
+    # loaded at first use: few programs have a budget
+    from ..ir.autograd.budget_inside import within_budget
+
+    return within_budget(graph, budget)
 
 
 def _replayed(graph: Graph, code: str, reason: str, where: Location | None = None) -> Compiled:

@@ -356,6 +356,8 @@ def _differentiate(
     ]
     options = {"taped": taped, "batched": batched, "into": ghosts[3]}
     chosen = {name: value for name, value in options.items() if value}
+    if m.tracer.forward_end is None:
+        m.tracer.forward_end = m.tracer.n_nodes
     found = calls.differentiate(m, gradients_of, (*ghosts[:3], retain), chosen)
     m.tracer.spends, m.tracer.backward_end = True, m.tracer.recorded
     return found

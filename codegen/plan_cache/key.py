@@ -39,7 +39,7 @@ SAID = (
 )  # fmt: skip
 UNSAID = (
     "name", "calls", "call_outputs", "constants", "sources", "slow_ops", "grad_where", "facts",
-    "joint", "late", "values", "backward_end", "required",
+    "joint", "late", "values", "backward_end", "forward_end", "required",
 )  # fmt: skip
 
 

@@ -236,7 +236,7 @@ class _Division:
 
     def _saved_bytes(self, nodes: Iterable[Node]) -> int:
         """Bytes that are kept for the backward alone."""
-        return sum(_nbytes(node) for node in nodes if self._cost(node))
+        return sum(nbytes_of(node) for node in nodes if self._cost(node))
 
     def _repeatable(self, node: Node) -> bool:
         """Whether a value may be computed a second time under a budget."""
@@ -269,7 +269,7 @@ class _Division:
             return 0.0
         if node in self.never_copied:
             return float("inf")
-        return float(_nbytes(node)) * (COPY if self._is_copied(node) else 1) + 1
+        return float(nbytes_of(node)) * (COPY if self._is_copied(node) else 1) + 1
 
     def _is_copied(self, node: Node) -> bool:
         """Whether the program may write to memory that autograd would not have saved."""
@@ -403,7 +403,7 @@ class _CannotCopy(Exception):
         self.nodes = nodes
 
 
-def _nbytes(node: Node) -> int:
+def nbytes_of(node: Node) -> int:
     return numel(tuple(map(hint_of, node.meta.shape))) * node.meta.dtype.itemsize
 
 

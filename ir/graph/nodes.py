@@ -142,6 +142,7 @@ class Graph:
                    `Declined`); None: not built
     spends         the calls contain a backward
     backward_end   the number of calls up to and with the last backward; None: unknown
+    forward_end    the number of `nodes` before the first backward; None: unknown
     spent          (position, name of the node) of the outputs whose history this backward used up
     symbols        origin of each symbol of the graph: ("size", input position, dim),
                    ("stride", input position, dim), ("number", argument position), or
@@ -174,6 +175,7 @@ class Graph:
     joint: Any = None
     spends: bool = False
     backward_end: int | None = None
+    forward_end: int | None = None
     spent: tuple[tuple[int, str], ...] = ()
     symbols: dict[Symbol, tuple[Any, ...]] = field(default_factory=dict)
     required: list[Any] = field(default_factory=list)

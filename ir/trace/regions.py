@@ -210,7 +210,7 @@ class Regions:
             copies = _Copies(self.all, graph.nodes, self._nodes.numbers)
             nodes = copies.with_states(copies.over(graph.nodes))
             outputs = [copies.now[node] for node in graph.outputs]
-            return replace(graph, nodes=nodes, outputs=outputs)
+            return replace(graph, nodes=nodes, outputs=outputs, forward_end=None)
         return graph
 
 

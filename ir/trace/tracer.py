@@ -124,6 +124,7 @@ class Tracer:
         self._grad_where: Location | None = None
         self.spends = False  # the calls contain a backward
         self.backward_end: int | None = None  # the number of calls up to the last one
+        self.forward_end: int | None = None  # the number of nodes before the first one
         self.regions: Any = None  # see `regions.Regions`
         self.sized: list[Symbol] | None = None  # see `read_numbers.read_size`
         self.within = False  # a part of another trace, whose symbols it has
@@ -574,6 +575,7 @@ class Tracer:
             joint=joint,
             spends=self.spends,
             backward_end=self.backward_end,
+            forward_end=self.forward_end,
             spent=used or (),
             values=tuple([self._values[ref] for ref in order]),
         )

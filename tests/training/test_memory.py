@@ -85,6 +85,35 @@ def test_peak_memory_of_a_step_is_eagers() -> None:
     assert ours <= eager + 512 * 256 * 4 + 4096
 
 
+BUDGET = (
+    STEPS.partition("layers =")[0]
+    + """
+found = []
+x = torch.randn(2048, 64)
+for budget in (None, 0.5, 0.25):
+    parts = [(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64), torch.nn.Tanh()) for _ in range(6)]
+    model = torch.nn.Sequential(*(one for part in parts for one in part))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    def step():
+        opt.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        opt.step()
+    run = graftjit.jit(step, config=graftjit.JitConfig(memory_budget=budget))
+    for _ in range(3):
+        run()
+    opt.zero_grad()
+    found.append(peak(run))
+print(*found)
+"""
+)
+
+
+def test_a_budget_lowers_the_peak_of_a_whole_step() -> None:
+    whole, half, quarter = _peaks(BUDGET)
+    assert half < 0.65 * whole and quarter < 0.45 * whole
+
+
 def test_consume() -> None:
     seen = []
     jitted = graftjit.jit(lambda x: (x.sin() * 2).sum())
