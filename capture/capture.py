@@ -605,7 +605,10 @@ class _Arguments(dict[str, Value]):
 
 
 def _types_only(rows: list[Row]) -> list[Row]:
-    """Guards of a frame without tensors: plain Python is right for all values of these types."""
+    """Guards of a frame without tensors: plain Python is right for all values of these types. The
+    end of a loop stays one: other steps of it may compute."""
+    if any(row.kind == "position" for row in rows):
+        return rows
     kept = []
     for row in rows:
         if row.source is not None and row.source.kind == "local":

@@ -17,6 +17,7 @@ from typing import Any
 
 from ...ir.location import Location
 from ...runtime.guards.sources import Source
+from ...runtime.guards.weak_rows import is_lasting
 from ..exact_type import is_kind
 from .decoder import Instr, PerCode, argument_names, decode, slot_names, successors, unit_of
 from .encoder import Cover, Item, Label, Shape, Tail, encode
@@ -415,11 +416,19 @@ class Assembler:
 _carries = PerCode(lambda code: False)
 
 
+def _load_fixed(asm: Assembler, value: Any) -> None:
+    """Push a fixed object. Code that other callables use may not keep a class of the program."""
+    if is_kind(value, type) and not is_lasting(type.__getattribute__(value, "__module__")):
+        asm.call_const(weakref.ref(value))
+    else:
+        asm.load_const(value)
+
+
 ROOT_LOADS: dict[str, Callable[[Assembler, Any], None]] = {
     "global": Assembler.load_global,
     "builtin": Assembler.load_global,  # guarded to be absent from the globals
     "cell": Assembler.load_closure,
-    "const": Assembler.load_const,
+    "const": _load_fixed,
     "context": lambda asm, key: asm.call_const(getattr(key, "get", key)),
 }
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime import _native
 from ...runtime.guards.sources import Source
 from .. import helpers
+from ..breaks import Break
 from ..values.effects import Filled
 from ..values.value import Const, Dict, Iterator, Obj, Value
 from . import iteration
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 MOST_PLACES = 2
 
 
-def _over_sequence(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
+def _over_sequence(m: Machine, over: list[Value], at: int, *_: Any) -> Iterator | None:
     made = iteration.iterate(m, over[0])
     if made.kind not in ("sequence", "constant"):
         return None
@@ -35,25 +36,30 @@ def _over_sequence(m: Machine, over: list[Value], at: int, kind: str) -> Iterato
     return made
 
 
-def _over_dict(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
-    if not isinstance(over[0], Dict):
+def _over_dict(m: Machine, over: list[Value], at: int, kind: str, _: Any) -> Iterator | None:
+    # The iterator was made before the frame has changed the keys.
+    if not isinstance(over[0], Dict) or over[0].moves:
         return None
     made = over_dict(m, over[0], kind)
     made.parts[2] = at
     return made
 
 
-def _enumerate(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
-    inner = _modelled(m, over[0])
+def _enumerate(
+    m: Machine, over: list[Value], at: int, kind: str, containers: list[Value]
+) -> Iterator | None:
+    inner = _modelled(m, over[0], containers)
     return None if inner is None else iteration.enumerate_iterator(m, inner, at)
 
 
-def _zip(m: Machine, over: list[Value], at: int, kind: str) -> Iterator | None:
-    inner = [_modelled(m, one) for one in over]
+def _zip(
+    m: Machine, over: list[Value], at: int, kind: str, containers: list[Value]
+) -> Iterator | None:
+    inner = [_modelled(m, one, containers) for one in over]
     return None if None in inner else iteration.zip_iterator(m, inner, False)  # type: ignore[arg-type]
 
 
-Model = Callable[["Machine", list[Value], int, str], "Iterator | None"]
+Model = Callable[["Machine", list[Value], int, str, list[Value]], "Iterator | None"]
 
 # Type of the real iterator -> its model, and the kind of a dict's iterator.
 MODELS: dict[type, tuple[Model, str]] = {
@@ -74,13 +80,17 @@ def modelled(m: Machine, value: Value) -> Iterator | None:
     known = m.heap.known.get(id(value.value))
     if isinstance(known, Iterator):
         return known
-    inner = _modelled(m, value)
+    over: list[Value] = []
+    inner = _modelled(m, value, over)
     if inner is None:
         return None
     taken = 0
 
     def step(made: Iterator) -> Value | None:
         nonlocal taken
+        # The real iterator takes its steps before the frame's writes are replayed.
+        if any(getattr(one, "changed", False) for one in over):
+            raise Break("GB120", "an iterator from outside over what the function has changed")
         item = iteration.take(m, inner)
         effects = m.journal.effects
         effects[:] = [one for one in effects if getattr(one, "target", None) is not made]
@@ -97,7 +107,8 @@ def modelled(m: Machine, value: Value) -> Iterator | None:
 iteration.REAL_ITERATORS.update(dict.fromkeys(MODELS, modelled))
 
 
-def _modelled(m: Machine, value: Value) -> Iterator | None:
+def _modelled(m: Machine, value: Value, containers: list[Value]) -> Iterator | None:
+    """The Iterator that does not yet step the real one; `containers` gets what it goes over."""
     real, source = getattr(value, "value", None), value.source
     model = MODELS.get(type(real))
     if model is None or source is None:
@@ -112,5 +123,6 @@ def _modelled(m: Machine, value: Value) -> Iterator | None:
         over.append(m.wrap(found[0], Source("iterated", source, len(over))))
     m.guard("type", source, type(real))
     m.guard("position", source, at)
+    containers += over
     make, kind = model
-    return make(m, over, at, kind)
+    return make(m, over, at, kind, containers)

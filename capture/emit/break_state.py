@@ -145,12 +145,19 @@ def _may_be_missed(value: Value) -> bool:
 
 
 def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
-    """The locals that must live as long as the frame, even if nothing reads them again."""
+    """The locals that must live as long as the frame, even if nothing reads them again. Not a method
+    of an object that another one of them is: nothing sees its end."""
     handed = _handed_over(m, stack)
-    return {
-        name
+    missed = {
+        name: value
         for name, value in dict.items(f.locals)
         if _may_be_missed(value) or _holds_any(m, value, handed)
+    }
+    held = set(missed.values())
+    return {
+        name
+        for name, value in missed.items()
+        if not (isinstance(value, Method) and value.receiver in held and value.source is None)
     }
 
 

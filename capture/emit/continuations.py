@@ -23,7 +23,7 @@ from ..bytecode.opcodes import FINAL
 from ..bytecode.stack_shape import stack_effect
 from ..interpreter.machine import LIBRARY, Machine
 from ..values.frames import Frame
-from ..values.value import PREVIOUS, Const, Sequence, Value
+from ..values.value import PREVIOUS, Cell, Const, Rest, Sequence, Value
 from .break_state import bound_after, with_method
 from .left_frame import LeftFrame, ResumeFactory
 from .resume import (
@@ -77,48 +77,29 @@ def _can_be_left(frame: Frame) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The rest of an inlined function.
+    """The rest of an inlined function, as a call.
 
-    `target` is a resume callable, or the code of a function over `names`. The first of `values` is
-    the tuple of its cells or None, unless it is code without cells.
+    `target` is a resume callable; where it is None, the first of `values` is the function to call.
     """
 
     target: Any
-    names: dict[str, Any]
     values: list[Value]
 
-    @property
-    def takes_cells(self) -> bool:
-        return not isinstance(self.target, types.CodeType) or bool(self.target.co_freevars)
-
     def begin(self, asm: Assembler, arguments: list[Emitter]) -> None:
-        """Push the callable and its arguments. It returns a pending call, or a result."""
+        """Push the callable and its arguments, the `values`. It returns a pending call, or a
+        result."""
         asm.begin_call(lambda: asm.load_const(_native.run_pending))
-        if not isinstance(self.target, types.CodeType):
-            asm.begin_call(lambda: asm.load_const(self.target))
-        elif self.takes_cells:
-            cells, *arguments = arguments
-            asm.begin_call(lambda: self._make(asm, cells))
+        if self.target is None:
+            function, *arguments = arguments
+            asm.begin_call(function)
         else:
-            made = types.FunctionType(self.target, self.names)
-            asm.begin_call(lambda: asm.load_const(made))
+            asm.begin_call(lambda: asm.load_const(self.target))
         for push in arguments:
             push()
 
-    def _make(self, asm: Assembler, cells: Emitter) -> None:
-        asm.call_const(
-            types.FunctionType,
-            lambda: asm.load_const(self.target),
-            lambda: asm.load_const(self.names),
-            lambda: asm.load_const(None),
-            lambda: asm.load_const(None),
-            cells,
-        )
-
     def end(self, asm: Assembler) -> None:
         """Call it."""
-        to_function = isinstance(self.target, types.CodeType) and self.takes_cells
-        asm.end_call(len(self.values) - to_function)
+        asm.end_call(len(self.values) - (self.target is None))
         asm.end_call(1)
 
 
@@ -141,7 +122,9 @@ def _innermost(m: Machine, frame: Frame, stop: Break, make: ResumeFactory) -> Co
     if needs_spare(frame.code, shape, bound):
         shape = (SPARE, *shape)
     target = make(frame.code, index, shape, bound, left.places, names, stop)
-    return Continuation(target, names, _passed(left, shape, bound, True))
+    held = _cells(frame)
+    cells: Value = Sequence(list(held), tuple) if held else Const(None)
+    return Continuation(target, [cells, *_passed(left, shape, bound)])
 
 
 def _calling(
@@ -163,11 +146,9 @@ def _calling(
         return left.resume_at(made, stop.reason, stop.where, target, path)
 
     break_tail(asm, frame.code, index, resume_for, instead=inner.end)
-    code = asm.finish()
-    _between.put(code, True)
-    return Continuation(
-        code, names, [*_passed(left, shape, bound, bool(code.co_freevars)), *inner.values]
-    )
+    rest = Rest(asm.finish(), frame.scope, _cells(frame))
+    _between.put(rest.code, True)
+    return Continuation(None, [rest, *_passed(left, shape, bound), *inner.values])
 
 
 # Codes of frames between.
@@ -175,9 +156,8 @@ _between = PerCode(lambda code: False)
 
 
 def calls_inner(value: Any) -> bool:
-    """Whether a constant of replacement code is such a frame, or its code."""
-    code = value.__code__ if type(value) is types.FunctionType else value
-    return type(code) is types.CodeType and _between(code)
+    """Whether a constant of replacement code is the code of such a frame."""
+    return type(value) is types.CodeType and _between(value)
 
 
 def _over(make: ResumeFactory, names: dict[str, Any]) -> ResumeFactory:
@@ -190,13 +170,13 @@ def called_shape(frame: Frame, stack: tuple[str, ...]) -> tuple[str, ...]:
     return (*stack, *("value",) * popped)
 
 
-def _passed(
-    left: LeftFrame, shape: tuple[str, ...], bound: tuple[str, ...], cells: bool
-) -> list[Value]:
-    """The arguments of a continuation: cells, then stack items, then locals."""
+def _cells(frame: Frame) -> tuple[Cell, ...]:
+    return tuple(frame.cells[name] for name in (*frame.code.co_cellvars, *frame.code.co_freevars))
+
+
+def _passed(left: LeftFrame, shape: tuple[str, ...], bound: tuple[str, ...]) -> list[Value]:
+    """The arguments of a continuation: stack items, then locals."""
     spare: list[Value] = [Const(None)] if shape[:1] == (SPARE,) else []
     kinds = [kind for kind in shape if kind != SPARE]
     items = [value for value, kind in zip(left.stack, kinds, strict=True) if kind in PASSED]
-    held = [left.frame.cells[name] for name in (*left.code.co_cellvars, *left.code.co_freevars)]
-    first: list[Value] = [Sequence(list(held), tuple) if held else Const(None)] if cells else []
-    return [*first, *spare, *items, *(left.restored[name] for name in bound)]
+    return [*spare, *items, *(left.restored[name] for name in bound)]

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.guards.sources import Source
 from .. import helpers
 from ..breaks import Break, GeneratorLeaves
 from ..data_model import container_iterators
@@ -44,6 +45,7 @@ from ..values.value import (
     Method,
     Obj,
     Partial,
+    Rest,
     Sequence,
     Set,
     Slice,
@@ -231,6 +233,19 @@ def _function(e: Emitter, value: Function) -> None:
     if value.namespace is not None and value.namespace.items:
         e._remember(value)
         _write_pairs(e, value.namespace, helpers.fill_dict)
+
+
+def _rest(e: Emitter, value: Rest) -> None:
+    """Its globals are loaded: code that held them would keep a module of the program alive."""
+    source = value.globals.source or Source("globals", None, None)
+    e.asm.call_const(
+        types.FunctionType,
+        lambda: e.asm.load_const(value.code),
+        lambda: e.asm.load_source(source),
+        lambda: e.asm.load_const(None),
+        lambda: e.asm.load_const(None),
+        lambda: e.push(Sequence(list(value.cells), tuple) if value.cells else Const(None)),
+    )
 
 
 def _held(e: Emitter, value: Held) -> None:
@@ -444,6 +459,7 @@ BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Cell: _cell,
     Function: _function,
     Instance: _instance,
+    Rest: _rest,
     Held: _held,
     Super: _super,
     Partial: _partial,

@@ -265,6 +265,15 @@ class Function(Value):
 
 
 @dataclass(eq=False, slots=True)
+class Rest(Value):
+    """A function for the rest of an inlined one: see `emit.continuations`."""
+
+    code: types.CodeType
+    globals: Any  # a frames.Scope
+    cells: tuple[Cell, ...]
+
+
+@dataclass(eq=False, slots=True)
 class Instance(Value):
     """An object of a user's class made inside the frame.
 

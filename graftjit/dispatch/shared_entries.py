@@ -229,12 +229,11 @@ def _can_be_made_again(recipe: Recipe) -> bool:
 
 
 def _constants(code: types.CodeType) -> Iterator[Any]:
-    """Its constants, and those of the functions that it calls for the rest of inlined functions."""
+    """Its constants, and those of the code that it runs for the rest of inlined functions."""
     for value in code.co_consts:
         yield value
-        inner = getattr(value, "__code__", None) if type(value) is types.FunctionType else value
-        if type(inner) is types.CodeType:
-            yield from _constants(inner)
+        if type(value) is types.CodeType:
+            yield from _constants(value)
 
 
 def retargeted(recipe: Recipe, resume: Callable[..., Any], code: types.CodeType) -> Any:
@@ -251,11 +250,6 @@ def _with(code: types.CodeType, own: dict[int, Any]) -> types.CodeType:
     def new(value: Any) -> Any:
         if type(value) is types.CodeType:
             return _with(value, own)
-        if (
-            type(value) is types.FunctionType
-            and (made := _with(value.__code__, own)) is not value.__code__
-        ):
-            return types.FunctionType(made, value.__globals__)
         return own.get(id(value), value)
 
     constants = tuple(map(new, code.co_consts))

@@ -121,8 +121,7 @@ def _namer(entry: Published) -> Callable[[Any], tuple[str, str] | None]:
             if value is tail:
                 return _resume_name(of or entry.code, target), "continues after the break"
         if calls_inner(value):
-            code = getattr(value, "__code__", value)
-            return f"{code.co_name}_continues", "calls the rest of its callee, then goes on"
+            return f"{value.co_name}_continues", "calls the rest of its callee, then goes on"
         if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
             ours = str(value.__module__ or "graftjit.").startswith("graftjit.")
             return ("number", "computed from these") if ours else None

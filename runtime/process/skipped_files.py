@@ -24,7 +24,6 @@ def _python_folders(*names: str) -> tuple[str, ...]:
     return tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in names)
 
 
-@cache
 def skipped_file(name: str) -> bool:
     """Whether code of this file is ignored."""
     if name.startswith("<"):

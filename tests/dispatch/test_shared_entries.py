@@ -403,7 +403,7 @@ def test_functions_with_breaks_jitted_again(capsys):
     for run in (first, second, first, second):
         assert torch.equal(run(X), X * 2 + 4)
     assert compiled_something(first) and not compiled_something(second)
-    assert second.report().break_count == first.report().break_count == 2
+    assert second.report().break_count == first.report().break_count == 1
     assert capsys.readouterr().out == "between 1\nbetween 2\n" * 4
     del first
     gc.collect()
@@ -513,10 +513,11 @@ def test_equal_layers_that_are_frames_share_programs(capsys):
         run = compile(model)
         for _ in range(2):
             torch.testing.assert_close(run(D), model(D))
-        (frame,) = [f for f in run.report().frames if f.frame == "Saying.forward"]
-        assert (
-            frame.entries == 2 and frame.hits > depth
-        )  # before and after the break, for all layers
+        report = run.report()
+        (frame,) = [f for f in report.frames if f.frame == "Saying.forward"]
+        # at the break and after it, for all layers; what is before it is in the caller's graphs
+        assert frame.entries == 2
+        assert max(entry.hits for entry in report.entries) == 2 * depth - 1
 
 
 @pytest.mark.parametrize("wrap", [compile, jit, lambda layer: _with_jitted_forward(layer)])

@@ -36,8 +36,8 @@ from graftjit.runtime.report.folds import FOLDS
 
 # stage -> (module, function). What fails there is caught at the miss: WN607, and plain Python from then on.
 STAGES = {
-    "a miss begins": ("graftjit.dispatch.unit", "_refused"),
-    "the state of the interpreter": ("graftjit.dispatch.unit", "snapshot"),
+    "a miss begins": ("graftjit.dispatch.unit", "Unit._refused"),
+    "the state of the interpreter": ("graftjit.dispatch.refusals", "snapshot"),
     "a view of the frame": ("graftjit.dispatch.unit", "_view"),
     "another thread's entry": ("graftjit.dispatch.unit", "_made_meanwhile"),
     "adoption of a shared recipe": ("graftjit.dispatch.shared_entries", "Place.find"),
@@ -629,7 +629,7 @@ def test_a_gradient_that_cannot_be_laid_out(monkeypatch, caplog):
         return x.sin()
 
     failed, found = (
-        breaks_down(monkeypatch, ("graftjit.runtime.autograd.joint_program", "_laid_out")),
+        breaks_down(monkeypatch, ("graftjit.runtime.autograd.joint_program", "laid_out")),
         [],
     )
     for run in (f, jit(f)):

@@ -17,7 +17,7 @@ from unittest import mock
 
 import torch
 
-from graftjit.dispatch import frame_policy as hook
+from graftjit.runtime.process import skipped_files
 
 from . import native, operators
 
@@ -175,8 +175,8 @@ def fake_cuda() -> Iterator[None]:
         for name, stand_in in _stand_ins().items():
             stack.enter_context(mock.patch.object(torch.cuda, name, stand_in))
         # Python that stands for C++ is nobody's frame.
-        skipped = (*hook._SKIPPED_FOLDERS, f"{native.HERE}{os.sep}")
-        stack.enter_context(mock.patch.object(hook, "_SKIPPED_FOLDERS", skipped))
+        skipped = (*skipped_files._SKIPPED_FOLDERS, f"{native.HERE}{os.sep}")
+        stack.enter_context(mock.patch.object(skipped_files, "_SKIPPED_FOLDERS", skipped))
         guard.fake_cuda_present(1)
         stack.callback(guard.fake_cuda_present, 0)
         stack.callback(guard.fake_cuda_exchange_device, 0)

@@ -151,7 +151,7 @@ def test_the_text_runs_and_does_the_same(function: Any) -> None:
     assert wanted == outcome(function, globals())
     first = next(one for one in emitted if isinstance(one, watching.Published))
     assert first.code is function.__code__ and first.made.kind == "code"
-    resumed = {id(tail): way[:3] for _, way, tail in first.resumes}
+    resumed = {id(tail): (of or function.__code__, way[:3]) for of, way, tail in first.resumes}
 
     def named(value: Any) -> tuple[str, str] | None:
         way = resumed.get(id(value))
@@ -159,8 +159,8 @@ def test_the_text_runs_and_does_the_same(function: Any) -> None:
 
     found = printed(first.made.assembler, function.__name__, named)
     scope = {**globals(), **found.objects}
-    for number, way in enumerate(resumed.values()):
-        scope[f"resumed_{number}"] = partial(resume, function.__code__, way)
+    for number, (code, way) in enumerate(resumed.values()):
+        scope[f"resumed_{number}"] = partial(resume, code, way)
     exec(compile(found.text, "<printed>", "exec"), scope)
     assert outcome(scope[function.__name__], scope) == wanted, found.text
 
