@@ -25,7 +25,7 @@ from ..ir.trace.tracer import Tracer
 from ..runtime.autograd import rollback
 from ..runtime.guards.dynamic_sizes import Variation
 from ..runtime.guards.interpreter_state import snapshot
-from ..runtime.guards.rows import Row
+from ..runtime.guards.rows import Row, types_only
 from ..runtime.guards.sources import Source
 from ..runtime.guards.tensor_access import history
 from ..runtime.safe_access import Unsure
@@ -135,21 +135,14 @@ def capture(
 
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
-    forced: dict[int, Break] = {}
-    # Instructions of inlined functions that break: see `Machine.stops`.
-    stops: dict[int, Break] = {}
-    walks_generators = True
-    resumes_inside = True
+    known = _Known()
     constants: list[tuple[str, str]] = []
     try:
         decode(frame.code)
     except Break as unreadable:
         return _plain(strict, unreadable.code, unreadable.reason)
     for _ in range(MAX_RESTARTS):
-        attempt = _Attempt(frame, backend, make_resume, extent, strict, forced)
-        attempt.machine.walks_generators = walks_generators
-        attempt.machine.stops = stops
-        attempt.resumes_inside = resumes_inside
+        attempt = _Attempt(frame, backend, make_resume, extent, strict, known)
         try:
             made = attempt.run()
             made.symbolic += constants
@@ -159,22 +152,17 @@ def capture(
             continue
         except (ExceptionLeaves, ArrayShares, MustBePython) as leaves:
             where = decode(frame.code).instrs[leaves.index].where
-            stop = forced[leaves.index] = Break(leaves.code, leaves.reason, where)
+            stop = known.forced[leaves.index] = Break(leaves.code, leaves.reason, where)
             stop.inlined = leaves.inlined
         except GeneratorLeaves:
-            if not walks_generators:  # another iterator that cannot be rebuilt
+            if not known.walks_generators:  # another iterator that cannot be rebuilt
                 return _plain(strict, "PL203", "an iterator that outlives a break")
-            walks_generators = False
-            stops.clear()
+            known.walks_generators = False
+            known.stops.clear()
         except NeedsPlainSizes as needs:
-            stops.clear()
-            constants = [
-                (
-                    "sizes and numbers",
-                    f"constant, because {needs.name}() takes no symbolic number:"
-                    f" {needs.reason.splitlines()[0]}",
-                )
-            ]
+            known.stops.clear()
+            why = f"constant, because {needs.name}() takes no symbolic number: "
+            constants = [("sizes and numbers", why + needs.reason.splitlines()[0])]
             plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
             frame = replace(frame, varied=plain)
         except (RecursionError, MemoryError) as error:
@@ -182,8 +170,8 @@ def capture(
         except (PlainFrame, Break) as stop:
             # A Break here: something alive cannot be rebuilt.
             if attempt.inside:
-                stops.clear()
-                resumes_inside = False
+                known.stops.clear()
+                known.resumes_inside = False
                 continue
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
@@ -201,6 +189,22 @@ def _plain(strict: Callable[[BreakRecord], None], code: str, reason: str) -> Cap
     return Capture("plain", [], plain=record)
 
 
+@dataclass(slots=True)
+class _Known:
+    """What earlier walks over a frame have found.
+
+    forced            the root's instructions that break, by index
+    stops             instructions of inlined functions that break (see `Machine.stops`)
+    walks_generators  whether generators are walked
+    resumes_inside    whether a break may leave an inlined function
+    """
+
+    forced: dict[int, Break] = field(default_factory=dict)
+    stops: dict[int, Break] = field(default_factory=dict)
+    walks_generators: bool = True
+    resumes_inside: bool = True
+
+
 class _Attempt:
     """One walk over the frame."""
 
@@ -211,27 +215,29 @@ class _Attempt:
         make_resume: ResumeFactory,
         extent: Callable[..., Any],
         strict: Callable[[BreakRecord], None],
-        forced: dict[int, Break],
+        known: _Known,
     ) -> None:
         self.input = frame
         self.backend = backend
         self.make_resume = make_resume
         self.extent = extent
         self.strict = strict
-        self.forced = forced
+        self.forced = known.forced
+        self.resumes_inside = known.resumes_inside
         builtins = frame.globals.get("__builtins__", __builtins__)
         names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
         scope = Scope(frame.globals, names)
         self.tracer = Tracer(frame.code.co_qualname, outliving=autocast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
+        self.machine.stops = known.stops
+        self.machine.walks_generators = known.walks_generators
         self.machine.claims_compiling = frame.claims_compiling
         self.machine.follows_iterators = frame.follows_iterators
         self.machine.handling.outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
-        self.resumes_inside = True  # whether a break may leave an inlined function
-        self.inside = False  # whether one does
+        self.inside = False  # whether a break leaves an inlined function
         self.ends: Ends | None = None
 
     def _root(self, scope: Scope) -> Frame:
@@ -372,7 +378,7 @@ class _Attempt:
         m.journal.effects[:] = [one for one in m.journal.effects if not is_undone(one)]
         if not self.tracer.recorded and (m.journal.effects or not m.inputs):
             record = BreakRecord("PL204", "no tensor operation in this frame", None)
-            return Capture("plain", _types_only(self.rows()), plain=record)
+            return Capture("plain", types_only(self.rows()), plain=record)
         mode = torch.is_grad_enabled()
         assert self.ends is not None
         ends = self.ends.at_the_end(m, self.root, order_of(self.input.code))
@@ -602,20 +608,3 @@ class _Arguments(dict[str, Value]):
         value = self[name]
         del self[name]
         return value
-
-
-def _types_only(rows: list[Row]) -> list[Row]:
-    """Guards of a frame without tensors: plain Python is right for all values of these types. The
-    end of a loop stays one: other steps of it may compute."""
-    if any(row.kind == "position" for row in rows):
-        return rows
-    kept = []
-    for row in rows:
-        if row.source is not None and row.source.kind == "local":
-            if row.kind == "equals":
-                kept.append(Row("type", row.source, type(row.expected), row.where))
-            elif row.kind == "number":
-                kept.append(Row("type", row.source, row.expected[0], row.where))
-            elif row.kind == "type":
-                kept.append(row)
-    return kept

@@ -62,16 +62,20 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
     return compiled
 
 
+def _training() -> Any:
+    # loaded at first use: not every program is trained
+    from . import training
+
+    return training
+
+
 def _within_budget(graph: Graph, options: Any) -> tuple[Graph, Trade]:
     """The graph whose backward keeps to `JitConfig.memory_budget`, and what that changes."""
     budget = getattr(options, "memory_budget", None)
     from_data = any(origin[0] == "data" for origin in graph.symbols.values())
     if budget is None or not graph.forward_end or from_data:
         return graph, Trade()
-    # loaded at first use: few programs have a budget
-    from ..ir.autograd.budget_inside import within_budget
-
-    return within_budget(graph, budget)
+    return _training().within_budget(graph, budget)  # type: ignore[no-any-return]
 
 
 def _replayed(graph: Graph, code: str, reason: str, where: Location | None = None) -> Compiled:
@@ -86,9 +90,6 @@ def _joint_or_replayed(
     graph: Graph, level: str, background: bool, tune: bool, sink: bool, options: Any
 ) -> Compiled:
     """Forward and backward as programs, or the calls under autograd."""
-    # loaded at first use: not every program is trained
-    from .training import compile_joint
-
     if not isinstance(graph.joint, Joint):
         reason = graph.joint.reason if graph.joint else "a gradient is needed"
         return _replayed(graph, "FB301", reason, graph.grad_where)
@@ -125,7 +126,7 @@ def _joint_or_replayed(
             return made.program
 
     try:
-        program, forward = compile_joint(
+        program, forward = _training().compile_joint(
             graph, build, options, SESSION.options.check, show(), whole
         )
     except NotDivided as error:

@@ -55,8 +55,8 @@ def _enumerate(
 def _zip(
     m: Machine, over: list[Value], at: int, kind: str, containers: list[Value]
 ) -> Iterator | None:
-    inner = [_modelled(m, one, containers) for one in over]
-    return None if None in inner else iteration.zip_iterator(m, inner, False)  # type: ignore[arg-type]
+    inner: list[Any] = [_modelled(m, one, containers) for one in over]
+    return None if None in inner else iteration.zip_iterator(m, inner, False)
 
 
 Model = Callable[["Machine", list[Value], int, str, list[Value]], "Iterator | None"]

@@ -145,8 +145,8 @@ def _may_be_missed(value: Value) -> bool:
 
 
 def missed_locals(m: Machine, f: Frame, stack: list[Value]) -> set[str]:
-    """The locals that must live as long as the frame, even if nothing reads them again. Not a method
-    of an object that another one of them is: nothing sees its end."""
+    """The locals that must live as long as the frame, even if nothing reads them again. Not a
+    method of an object that another one of them is: nothing sees its end."""
     handed = _handed_over(m, stack)
     missed = {
         name: value

@@ -11,6 +11,7 @@ stack are those of plain Python.
 from __future__ import annotations
 
 import types
+from functools import partial
 from typing import Any
 
 from ...ir.dataclass import dataclass
@@ -106,7 +107,7 @@ class Continuation:
 def continuation(
     m: Machine, frames: tuple[Frame, ...], stop: Break, make: ResumeFactory
 ) -> Continuation:
-    """What the root calls where the innermost of these frames breaks; the root is not among them."""
+    """What the root calls where the innermost of these frames breaks; they are those below it."""
     *between, last = frames
     found = _innermost(m, last, stop, make)
     for frame in reversed(between):
@@ -138,7 +139,7 @@ def _calling(
     asm = entered(frame.code, index, shape, bound)
     arguments = [asm.fresh("inner") for _ in inner.values]
     asm.args += tuple(arguments)
-    inner.begin(asm, [lambda name=name: asm.take_fast(name) for name in arguments])  # type: ignore[misc]
+    inner.begin(asm, [partial(asm.take_fast, name) for name in arguments])
     left.shape = called_shape(frame, left.shape)
 
     def resume_for(target: int, path: Path) -> ResumeSpec:

@@ -110,7 +110,7 @@ def resume_assembler(
 def entered(
     code: types.CodeType, index: int, stack: tuple[str, ...], bound: tuple[str, ...]
 ) -> Assembler:
-    """The assembler of a function that has put its arguments back on the stack and in the locals."""
+    """The assembler of a function that has put its arguments back on the stack and in locals."""
     reason = can_resume(code, index)
     if reason is not None:
         raise CannotResume(reason)

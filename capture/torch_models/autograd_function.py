@@ -587,7 +587,7 @@ def from_class(name: str) -> Value:
 
 
 def _may_be_read_later(value: Tensor) -> bool:
-    """Whether a backward can read it as it is then: a value of the frame, or an input of its graph."""
+    """Whether a backward can read it as it is then: a value of the frame, or a graph input."""
     return value.source is None or value.ghost._node.op == "input"
 
 

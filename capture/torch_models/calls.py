@@ -453,11 +453,9 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         return type_of(m, value)
     if name == "data":
         # That of another tensor has a model (`models.legacy`).
-        return (
-            call_torch(m, GETTERS[name], [value], {})
-            if _no_grad(value)
-            else m.call(Obj(GETTERS[name]), [value], {})
-        )
+        if _no_grad(value):
+            return call_torch(m, GETTERS[name], [value], {})
+        return m.call(Obj(GETTERS[name]), [value], {})
     if name == "grad":
         # `backward` imports this file
         from . import backward

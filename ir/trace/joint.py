@@ -64,7 +64,6 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         ends = [one.grad_fn for one in inside]
         frees, _ = tracer.beside(frees_of, functions, ends, places, tracer.n_inputs)
         made_by, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
-    # autograd raises a RuntimeError when the program runs its backward
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
     found, arrived, order = made_by

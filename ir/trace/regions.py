@@ -216,7 +216,8 @@ class Regions:
 
 def _joint(joint: Joint, nodes: list[Node], copies: _Copies, regions: Sequence[Region]) -> Joint:
     """The joint with these nodes. Memory that regions alone read is not saved by autograd, but the
-    arguments of their functions are: those of a region inside another one only when that runs again.
+    arguments of their functions are: those of a region inside another one only when that runs
+    again.
     """
     now = copies.now
     arguments = tuple(

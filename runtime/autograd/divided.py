@@ -198,7 +198,7 @@ class Sliced(Chain):
         final: Sequence[int | None],
         device: torch.device,
     ) -> None:
-        """`final`: for each wanted input the step of `program` after which its gradient is final."""
+        """`final`: for each wanted input the step of `program` after which its gradient stays."""
         super().__init__(joint, groups, final, device)
         self._program, self._spec = program, program.spec
         self._slices: dict[tuple[int, ...], Slices] = {}

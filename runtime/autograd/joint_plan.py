@@ -35,8 +35,8 @@ class Plan:
     gradients   for each of those, its position among the results of the backward program, or None
     saved       the arguments of the backward program, in order: see `ir.autograd.partition.Halves`
     witnesses   pieces whose versions must not change before the backward
-    frees       what backwards free in eager mode: (the `results` behind which they are, as bits, what
-                they are before, as bits: inputs, then `results`) of the operators that do, see
+    frees       what backwards free in eager mode: (the `results` behind which they are, as bits,
+                what they are before, as bits: inputs, then `results`) of the operators that do, see
                 `ir.trace.frees.frees_of`
     needs       for each of `saved` and `witnesses` the results, by position, whose backward reads
                 it; empty where all of them read what others can write to

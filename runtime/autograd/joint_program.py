@@ -24,7 +24,6 @@ from ..errors import Begun, CheckError, GraftError
 from ..executor.lower import consuming
 from ..process import faults
 from . import (
-    batched,
     current_inputs,
     custom_function,
     lasting,
@@ -533,7 +532,7 @@ class JointProgram:
                 return done
             why = f"{why}: {done if fault is None else fault}"
         if lost:
-            found = None if taped else batched.one_by_one(self, node, gradients)
+            found = None if taped else second_order.one_by_one(self, node, gradients)
             if found is None:
                 raise gone(plan.name, min(lost))
             return found

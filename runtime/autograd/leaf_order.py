@@ -7,8 +7,8 @@ it in an order that depends on these. So if three leaves of a region have hooks,
 order, its node becomes a chain (`runtime.autograd.divided.Chain`): each node has the leaves of one
 operator, and the next node. Operators whose leaves have no hooks share nodes.
 
-`watch(joint)` is called for each program with a backward; `JointProgram` asks `ByLeaves` for a chain
-if the process has any hooks.
+`watch(joint)` is called for each program with a backward; `JointProgram` asks `ByLeaves` for a
+chain if the process has any hooks.
 """
 
 from __future__ import annotations

@@ -203,3 +203,44 @@ def by_calls(
     if node.passed is None or not node.passed.earlier:
         passing.follow(node, found, past, passing.next_number())
     return dict(zip(asked, found, strict=True))
+
+
+# -- batched gradients, one by one -----------------------------------------------------------------
+_with_batch = torch._add_batch_dim  # type: ignore[attr-defined]
+_without_batch = torch._remove_batch_dim  # type: ignore[attr-defined]
+
+
+def one_by_one(joint: Any, node: Any, gradients: Sequence[Any]) -> Sequence[Any] | None:
+    """The gradients of all inputs by the backward program of `joint`, whose `node` got these
+    gradients; None if they are not batched, or in another way too.
+
+    `torch.autograd.grad(..., is_grads_batched=True)` gives a node one tensor for many gradients,
+    which only operators of torch can take. So the node runs the calls of its region again, under
+    autograd. If an input was written to that eager mode does not save, they would compute something
+    else: then this function is called.
+    """
+    level, size, parts = _batch_level(), 0, []
+    for one in gradients:
+        batched = one is not None and _is_batched(one)
+        parts.append(_without_batch(one, level, 1, 0) if batched else one)
+        size = parts[-1].shape[0] if batched else size
+    if not size or not all_ordinary(parts):
+        return None
+    # an unbatched one is that of each run
+    rows = zip(*[
+        part.unbind() if part is not one else [one] * size
+        for part, one in zip(parts, gradients, strict=True)
+    ], strict=True)  # fmt: skip
+    with torch.no_grad():
+        found = [joint.backwards(node, row, keep=True) for row in rows]
+    return tuple([
+        None if some[0] is None else _with_batch(torch.stack(some), 0, level)
+        for some in zip(*found, strict=True)
+    ])  # fmt: skip
+
+
+def _batch_level() -> int:
+    """The number of the running transform that batches."""
+    level: int = torch._C._vmapmode_increment_nesting() - 1  # type: ignore[attr-defined]
+    torch._C._vmapmode_decrement_nesting()  # type: ignore[attr-defined]
+    return level

@@ -1,4 +1,4 @@
-"""Files whose frames are not compiled by themselves: those of torch, the standard library and graftjit.
+"""Files of torch, the standard library and graftjit, whose frames are not compiled by themselves.
 
 In: the name of a code object's file. Out: whether it is skipped. The frame hook ignores such
 frames, and no break is resumed inside one.

@@ -642,7 +642,7 @@ def test_many_registers() -> None:
 
 def test_every_kind_is_known_to_native() -> None:
     loads = {kind: KINDS[kind] for kind in KINDS}
-    constants = {"local": 0, "cell": 0, "key": 0, "item": "a"}
+    constants = {"local": 0, "cell": 0, "key": 0, "item": "a", "iterated": 0}
     for kind in loads:
         key = constants.get(kind, "name")
         _native.GuardProgram(((kind, 0, 0, 0, key),), 1, (), 1)
@@ -654,6 +654,7 @@ def test_every_kind_is_known_to_native() -> None:
         "distinct": (0,),
         "own_dict": (0,),
         "number": (int, None, None),
+        "position": 0,
         "relation": (((0, "int", 0),), (("load", 0), ("int", 3)), "<", True),
         "value": (len, (0,), True, True),
     }
@@ -699,19 +700,33 @@ def random_value(rng: random.Random, depth: int = 0) -> Any:
         lambda: {rng.randrange(4) for _ in range(rng.randrange(3))},
         lambda: Plain(**{rng.choice("abc"): random_value(rng, depth + 1)}),
         lambda: rng.choice((Plain, Child, function_of, Members().method, len, Hostile())),
+        lambda: half_way(rng, [random_value(rng, depth + 1) for _ in range(rng.randrange(4))]),
     ]
     return rng.choice(makers[:3] if depth > 2 else makers)()
+
+
+def half_way(rng: random.Random, items: list[Any]) -> Any:
+    """An iterator that has taken some steps, or all."""
+    d = dict(enumerate(items))
+    made = rng.choice((iter(items), iter(tuple(items)), iter(d), iter(d.values()), iter(d.items())))
+    made = rng.choice((made, made, enumerate(made, 1), zip(made, items)))
+    for _ in range(rng.randrange(4)):
+        next(made, None)
+    if rng.random() < 0.3:
+        d[7] = items.append(1)
+    return made
 
 
 def random_source(rng: random.Random) -> Source:
     source = rng.choice((local(), local("y"), Source("global", None, rng.choice("abc"))))
     for _ in range(rng.randrange(4)):
         kind = rng.choice(
-            ("attr", "item", "type", "dict", "class_attr", "mro_attr", "key", "member")
+            ("attr", "item", "type", "dict", "class_attr", "mro_attr", "key", "member", "iterated")
         )
         keys = {
             "attr": ["a", "b", "c"], "item": ["a", "b", 0, 1, True, 1.0], "class_attr": ["kind", "a"],
             "mro_attr": ["kind", "__init__"], "key": [0, 1], "member": ["__code__", "__func__", "__dict__"],
+            "iterated": [0, 1],
         }  # fmt: skip
         source = Source(kind, source, rng.choice(keys.get(kind, [None])))
     return source
@@ -748,6 +763,7 @@ def random_row(rng: random.Random) -> Row:
     expected: dict[str, Any] = {
         "type": lambda: rng.choice((int, str, dict, list, tuple, Plain, type)),
         "len": lambda: rng.randrange(3),
+        "position": lambda: rng.randrange(4),
         "keys": lambda: tuple(rng.sample("abc", rng.randrange(3))),
         "set": lambda: frozenset(rng.randrange(4) for _ in range(rng.randrange(3))),
         "same": lambda: random_source(rng),

@@ -136,7 +136,7 @@ def test_a_loop_over_an_iterator_from_outside(program: Callable[..., Any]) -> No
     graftjit.reset()
     outside = graftjit.jit(program)
     for _ in range(3):
-        outside(torch.ones(3), iter([1.0, 2.0]))
+        outside(torch.ones(3), iter({1.0, 2.0}))
     (record,) = outside.report().breaks
     assert record.reason == "a loop over an iterator from outside"
     assert "fix the break in its body" not in record.cure
