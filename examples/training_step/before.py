@@ -18,7 +18,7 @@ class Trainer:
 
     def step(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         loss = torch.nn.functional.cross_entropy(self.model(x), target)
-        self.losses.append(loss.item())
+        self.losses.append(round(loss.item(), 4))
         self.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

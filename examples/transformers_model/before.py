@@ -34,12 +34,12 @@ def make() -> torch.nn.Module:
 
 
 def calls() -> list[tuple]:
-    """Batches of eight sentences of up to 24 tokens; every batch has lengths of its own."""
+    """Batches of twenty sentences of up to 24 tokens; every batch has lengths of its own."""
     random = torch.Generator().manual_seed(1)
     batches = []
     for _ in range(12):
-        tokens = torch.randint(1000, (8, 24), generator=random)
-        lengths = torch.randint(4, 25, (8, 1), generator=random)
+        tokens = torch.randint(1000, (20, 24), generator=random)
+        lengths = torch.randint(4, 25, (20, 1), generator=random)
         batches.append((tokens, (torch.arange(24) < lengths).long()))
     return batches
 
