@@ -8,6 +8,7 @@ from typing import Any
 from ..ir.autograd.before import wanted_before
 from ..ir.autograd.partial_backward import met_by_custom, readers, users_of_regions
 from ..ir.autograd.partition import Halves
+from ..ir.graph.effects import root
 from ..ir.graph.nodes import Graph, Meta
 from ..ir.symbolic.expr import Symbol, hint_of
 from ..ir.trace.custom_function import Applied
@@ -62,20 +63,26 @@ def _origin(graph: Graph, halves: Halves, symbol: Symbol) -> tuple[Any, ...]:
 
 
 def _arguments(graph: Graph, halves: Halves) -> dict[int, frozenset[int]]:
-    """The inputs that are arguments of regions and that the backward does not read, as witnesses:
-    eager mode compares their versions when it computes the region again. Each with the results, by
-    position, whose backward computes one of its regions."""
+    """The inputs that are arguments of regions or unpacked by custom functions, and that the
+    backward does not read, as witnesses: eager mode compares their versions when it computes the
+    region again or calls the function. Each with the results, by position, whose backward does."""
     joint, kinds = graph.joint, [kind for kind, _ in halves.saved]
     known = {at for kind, at in halves.saved if kind in ("input", "current")} | {*graph.written}
     first = len(joint.pieces) + kinds.count("made") + kinds.count("constant")
     users = joint.users
     if users is None:
-        users = users_of_regions(joint) if any(joint.arguments) else {}
+        again = any(joint.arguments) or any(one.unused for one in joint.custom)
+        users = users_of_regions(joint) if again else {}
     found: dict[int, frozenset[int]] = {}
     for region, results in users.items():
         if not results:
             continue
-        for node in joint.arguments[region] & joint.kept:
+        memory = (
+            set(map(root, joint.custom[~region].unused))
+            if region < 0
+            else joint.arguments[region] & joint.kept
+        )
+        for node in memory:
             if node.op == "input" and node.target not in known:
                 at = first + node.target
                 found[at] = found.get(at, frozenset()) | results

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..ir.autograd.budget_inside import within_budget as within_budget  # for the backend
+from ..ir.autograd.budget_inside import within_budget  # noqa: F401 (the backend calls it)
 from ..ir.autograd.partial_backward import without
 from ..ir.autograd.partition import Halves, divide, joined
 from ..ir.autograd.segments import not_divided, segments_of

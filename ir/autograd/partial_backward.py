@@ -69,7 +69,8 @@ def readers(graph: Graph, tangents: Sequence[int]) -> list[frozenset[int]]:
 
 def users_of_regions(joint: Joint) -> dict[int, frozenset[int]]:
     """For each region that the backward computes again the results, by position, whose backward
-    reads a value of it."""
+    reads a value of it; for each custom function that unpacks tensors without a use, by ~position,
+    those whose backward calls it."""
     depends = dependences(joint.nodes, joint.tangents)
     numbers = {node: at for at, node in enumerate(joint.tangents)}
     none: frozenset[int] = frozenset()
@@ -86,6 +87,10 @@ def users_of_regions(joint: Joint) -> dict[int, frozenset[int]]:
             within.update((one, within.get(one, none) | regions) for one in memory if regions)
         for region in regions if results else ():
             found[region] = found.get(region, none) | results
+    for at, custom in enumerate(joint.custom):
+        if custom.unused:
+            reached = [one for node in custom.given for one in depends.get(root(node), ())]
+            found[~at] = frozenset(map(numbers.__getitem__, reached))
     return found
 
 

@@ -125,7 +125,10 @@ def _gradients(
         owner = present[0]._owner
         owner.withheld |= any(need and at is None for need, at in asked)
         found = [made[at] for need, at in asked if need and at is not None]
-        owner.custom.append(CustomBackward(_nodes(present), _nodes(found)))
+        used = [at for kind, at in one.inputs if kind == "saved"]
+        unused = [each for at, each in enumerate(saved) if at not in used and type(each) is Ghost]
+        parts = map(_nodes, (present, found, unused if used else ()))
+        owner.custom.append(CustomBackward(*parts))
     return (None, *[None if at is None else made[at] for at in one.gradients])
 
 

@@ -21,15 +21,17 @@ HIDDEN = "hidden", 0
 
 @dataclass(frozen=True, slots=True)
 class CustomBackward:
-    """What a backward of a custom function is given, and the gradients that it makes."""
+    """What a backward of a custom function is given, the gradients that it makes, and what it unpacks
+    of the saved tensors without a use."""
 
     given: tuple[Node, ...]
     made: tuple[Node, ...]
+    unused: tuple[Node, ...] = ()
 
     def replaced(self, now: Replaced) -> CustomBackward:
         """Where these nodes replace others."""
         return CustomBackward(
-            *(tuple(map(now.__getitem__, some)) for some in (self.given, self.made))
+            *(tuple(map(now.__getitem__, some)) for some in (self.given, self.made, self.unused))
         )
 
 
@@ -59,7 +61,7 @@ class Joint:
     kept        memory of the graph (roots of inputs, constants and pieces) that autograd itself
                 saves
     arguments   for each region, the memory of the tensors that its function got
-    users       of a segment: region -> the results whose backward computes it again
+    users       of a segment: see `ir.autograd.partial_backward.users_of_regions`
     inner       the positions in `results` of those that other results depend on
     frees       what backwards free in eager mode: see `ir.trace.frees.frees_of`
     views_inside

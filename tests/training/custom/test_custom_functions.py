@@ -727,3 +727,24 @@ def test_training(whole: bool) -> None:
     report = compiled.report()
     assert not report.breaks, report
     assert "FB3" not in str(report), report
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_the_version_of_a_saved_tensor_without_a_use_is_compared(at: int) -> None:
+    """By the results whose backward unpacks it."""
+
+    def f(x: T, w: T) -> tuple[T, ...]:
+        return Sparse.apply(x, w.expand(2, *w.shape))[0], Sparse.apply(x, w * 1)[0], w * 2
+
+    raised = []
+    for function in (f, graftjit.jit(f)):
+        x, w = torch.ones(3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+        results = function(x, w)
+        with torch.no_grad():
+            w.mul_(2)
+        try:
+            results[at].sum().backward()
+            raised.append("")
+        except RuntimeError as error:
+            raised.append(str(error)[:60])
+    assert raised[0] == raised[1] and bool(raised[0]) == (at == 0)
