@@ -272,7 +272,10 @@ def fold_breaks(log: Folding) -> list[BreakRecord]:
         row, key = codes.lookup(e.code), (e.code, e.where, e.inlined, e.frame)
         spent, samples = gaps.get((e.frame, e.where), (0.0, 0))
         # A function that resumes a loop over an outside iterator meets the break again and no
-        # longer knows its origin, so the first reason stays.
+        # longer knows its origin, so the first reason stays; the caller's, for an inlined function.
+        if e.code == "GB120" and not e.inlined:
+            same = (known for known in found if known[:2] == key[:2] and known[2])
+            key = next(same, key)
         reason = found[key].reason if key in found else e.reason
         found[key] = BreakRecord(
             **at(e.where),
