@@ -21,8 +21,8 @@ HIDDEN = "hidden", 0
 
 @dataclass(frozen=True, slots=True)
 class CustomBackward:
-    """What a backward of a custom function is given, the gradients that it makes, and what it unpacks
-    of the saved tensors without a use."""
+    """What a backward of a custom function is given, the gradients that it makes, and saved tensors
+    that it unpacks without a use."""
 
     given: tuple[Node, ...]
     made: tuple[Node, ...]
