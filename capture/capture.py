@@ -53,7 +53,7 @@ from .bytecode.assembler import Assembler
 from .bytecode.decoder import argument_names, decode
 from .data_model import frame_inspection
 from .emit.break_state import made_here, with_handlers, with_method
-from .emit.continuations import called_shape, continuation, level
+from .emit.continuations import continuation, level
 from .emit.emitter import Emitter
 from .emit.left_frame import LeftFrame, ResumeFactory
 from .emit.result_tree import Trees, shift
@@ -490,10 +490,8 @@ class _Attempt:
         stack = with_handlers(f.stack, m.handling.stack)
         if not inlined:
             stack = with_method(stack, f.decoded.instrs[index])
-        left = LeftFrame(m, f, index, stack, raising=stop.code == "GB108")
+        left = LeftFrame(m, f, index, stack, stop.code == "GB108", calling=bool(inlined))
         inner = continuation(m, inlined, stop, self.make_resume) if inlined else None
-        if inlined:
-            left.shape = called_shape(f, left.shape)
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
             return left.resume_at(self.make_resume, stop.reason, stop.where, target, path)

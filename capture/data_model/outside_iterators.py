@@ -84,18 +84,16 @@ def modelled(m: Machine, value: Value) -> Iterator | None:
     inner = _modelled(m, value, over)
     if inner is None:
         return None
-    taken = 0
+    taken = Const(0)
 
     def step(made: Iterator) -> Value | None:
-        nonlocal taken
         # The real iterator takes its steps before the frame's writes are replayed.
         if any(getattr(one, "changed", False) for one in over):
             raise Break("GB120", "an iterator from outside over what the function has changed")
         item = iteration.take(m, inner)
-        effects = m.journal.effects
-        effects[:] = [one for one in effects if getattr(one, "target", None) is not made]
-        taken += 1
-        effects.append(Filled(made, helpers.advance, (Const(taken),)))
+        if not taken.value:
+            m.journal.effects.append(Filled(made, helpers.advance, (taken,)))
+        taken.value += 1
         return item
 
     made = Iterator("outside", [inner, value.value], step, source=value.source)

@@ -21,7 +21,6 @@ from ..breaks import Break, Thrown
 from ..bytecode.assembler import Assembler, Emitter
 from ..bytecode.decoder import PerCode, decode
 from ..bytecode.opcodes import FINAL
-from ..bytecode.stack_shape import stack_effect
 from ..interpreter.machine import LIBRARY, Machine
 from ..values.frames import Frame
 from ..values.value import PREVIOUS, Cell, Const, Rest, Sequence, Value
@@ -35,7 +34,6 @@ from .resume import (
     break_tail,
     can_resume,
     entered,
-    needs_spare,
 )
 
 CALLS = frozenset({"CALL", "CALL_FUNCTION_EX"})
@@ -116,35 +114,29 @@ def continuation(
 
 
 def _innermost(m: Machine, frame: Frame, stop: Break, make: ResumeFactory) -> Continuation:
-    index, names = frame.pc, frame.scope.names
+    index = frame.pc
     left = LeftFrame(m, frame, index, with_method(frame.stack, frame.decoded.instrs[index]))
-    bound = bound_after(frame.code, (), set(left.restored), left.shape)
-    shape = left.shape
-    if needs_spare(frame.code, shape, bound):
-        shape = (SPARE, *shape)
-    target = make(frame.code, index, shape, bound, left.places, names, stop)
+    spec = left.resume_at(_over(make, frame, stop), stop.reason, stop.where, index, ())
     held = _cells(frame)
     cells: Value = Sequence(list(held), tuple) if held else Const(None)
-    return Continuation(target, [cells, *_passed(left, shape, bound)])
+    return Continuation(spec.callable, [cells, *_passed(left, spec.stack, spec.bound)])
 
 
 def _calling(
     m: Machine, frame: Frame, inner: Continuation, stop: Break, make: ResumeFactory
 ) -> Continuation:
     """The continuation of a frame that is at the call of another one."""
-    index, names = frame.pc - 1, frame.scope.names
-    left = LeftFrame(m, frame, index, list(frame.stack))
-    shape = left.shape
+    index = frame.pc - 1
+    left = LeftFrame(m, frame, index, list(frame.stack), calling=True)
+    shape = left.shape[: len(frame.stack)]
     bound = bound_after(frame.code, (), set(left.restored), shape)
     asm = entered(frame.code, index, shape, bound)
     arguments = [asm.fresh("inner") for _ in inner.values]
     asm.args += tuple(arguments)
     inner.begin(asm, [partial(asm.take_fast, name) for name in arguments])
-    left.shape = called_shape(frame, left.shape)
 
     def resume_for(target: int, path: Path) -> ResumeSpec:
-        made = _over(make, names)
-        return left.resume_at(made, stop.reason, stop.where, target, path)
+        return left.resume_at(_over(make, frame), stop.reason, stop.where, target, path)
 
     break_tail(asm, frame.code, index, resume_for, instead=inner.end)
     rest = Rest(asm.finish(), frame.scope, _cells(frame))
@@ -161,14 +153,9 @@ def calls_inner(value: Any) -> bool:
     return type(value) is types.CodeType and _between(value)
 
 
-def _over(make: ResumeFactory, names: dict[str, Any]) -> ResumeFactory:
-    return lambda *way: make(*way, names, None)
-
-
-def called_shape(frame: Frame, stack: tuple[str, ...]) -> tuple[str, ...]:
-    """The stack's shape before the frame's call: its callable and arguments are values."""
-    popped, _ = stack_effect(frame.decoded.instrs[frame.pc - 1])
-    return (*stack, *("value",) * popped)
+def _over(make: ResumeFactory, frame: Frame, begins: Break | None = None) -> ResumeFactory:
+    """`make` for an inlined frame; `begins`: the break of the first instruction."""
+    return lambda *way: make(*way, frame.scope.names, begins)
 
 
 def _cells(frame: Frame) -> tuple[Cell, ...]:

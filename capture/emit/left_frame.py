@@ -12,6 +12,7 @@ from typing import Any
 
 from ...ir.location import Location
 from ..breaks import PlainFrame
+from ..bytecode.decoder import stack_effect
 from ..bytecode.liveness import live_locals
 from ..data_model import frame_inspection
 from ..data_model.container_iterators import place
@@ -27,15 +28,25 @@ ResumeFactory = Callable[..., Any]
 
 
 class LeftFrame:
-    """A frame at a break. `raising`: the instruction raises, and a debugger may look at the frame
-    where it ended."""
+    """A frame at a break.
+
+    `raising`: the instruction raises, and a debugger may look at the frame where it ended.
+    `calling`: it is a call whose callee breaks, and `stack` is without its callable and arguments.
+    """
 
     def __init__(
-        self, m: Machine, frame: Frame, index: int, stack: list[Value], raising: bool = False
+        self,
+        m: Machine,
+        frame: Frame,
+        index: int,
+        stack: list[Value],
+        raising: bool = False,
+        calling: bool = False,
     ) -> None:
-        self.frame, self.code, self.index = frame, frame.code, index
+        self.frame, self.code = frame, frame.code
         self.stack = stack
-        self.shape = tuple(kind_of(value) for value in stack)
+        popped = stack_effect(frame.decoded.instrs[index])[0] if calling else 0
+        self.shape = (*map(kind_of, stack), *("value",) * popped)
         # How far the loops are.
         self.places = tuple(at for value in stack if (at := place(value)) is not None)
         self.raising = raising

@@ -6,8 +6,8 @@ processor; with a tensor as an argument they are breaks, since it decides what t
 
 `t.data` has the memory of `t`, but a version of its own: autograd does not see what is written
 through it. That of an input is an input as well, which replacement code makes by `.data` of the
-other one. That of a tensor made in the frame is its `detach()`, as long as nobody sees a difference
-(`check`): neither leaves the frame nor is written.
+other one. That of a tensor made in the frame is its `detach()`; `check` refuses a graph in which the
+two would differ, since one of them leaves the frame or is written.
 """
 
 from __future__ import annotations

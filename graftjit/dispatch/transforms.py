@@ -226,7 +226,7 @@ class Call:
         return made
 
     def derived(self, kind: str, *options: Any) -> Call:
-        """A derivative: it is asked for when the function has run."""
+        """This call with a derivative, which torch computes after the function has run."""
         made = self.step(kind, *options)
         made.first, made.forms, made.swaps = False, [], ()
         made.draws = self.draws or self.region.random

@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..graph.effects import is_random, reads, root, uses, writes
+from ..graph.effects import reads, root, uses, writes
 from ..graph.interpreter import moved
 from ..graph.nodes import Graph, Meta, Node
-from ..graph.schema import plan_of
 from ..ops.region_borders import NO_REGION, again
 from ..trace.joint_graph import Trade
 from .budget import Choices, is_repeatable, limit_of, seconds, within
-from .partition import AGAIN, nbytes_of
+from .partition import is_cheap, nbytes_of
 
 
 def within_budget(graph: Graph, budget: float) -> tuple[Graph, Trade]:
@@ -84,13 +83,10 @@ class _Inside:
         return float(nbytes_of(node)) + 1
 
     def _is_free(self, node: Node) -> bool:
-        """Whether a value is computed again at little cost: it is fused with its readers."""
+        """Whether a value may be computed a second time, and costs little then."""
         if node.alias is not None:
             return True
-        if node.op != "call" or is_random(node) or node in self.written:
-            return False
-        row = plan_of(node.target).row
-        return row is not None and row.kind in AGAIN and self._operands_stay(node)
+        return is_cheap(node) and node not in self.written and self._operands_stay(node)
 
     def _is_repeatable(self, node: Node) -> bool:
         return node not in self.written and is_repeatable(node) and self._operands_stay(node)

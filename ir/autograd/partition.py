@@ -73,6 +73,12 @@ class Halves:
     apart: tuple[frozenset[int], ...] = ()
 
 
+def is_cheap(node: Node) -> bool:
+    """Whether an operator that runs again costs little: it is fused with its readers."""
+    row = plan_of(node.target).row if node.op == "call" else None
+    return row is not None and row.kind in AGAIN and not is_random(node)
+
+
 def divide(
     graph: Graph,
     *,
@@ -246,12 +252,7 @@ class _Division:
         """Whether a value may be computed a second time from its operands."""
         if node.alias is not None:
             return True
-        if node.op != "call":
-            return False
-        row = plan_of(node.target).row
-        if row is None or row.kind not in AGAIN or is_random(node) or node in self.written:
-            return False
-        return self._operands_stay(node)
+        return is_cheap(node) and node not in self.written and self._operands_stay(node)
 
     def _operands_stay(self, node: Node) -> bool:
         """Whether the operands of a value have the same content in the backwards that need it, or

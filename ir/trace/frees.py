@@ -1,7 +1,7 @@
 """What the backwards of a trace's results free.
 
-In eager mode a backward that does not retain the graph frees what the nodes that it runs have
-saved: those behind a result with a gradient, and before a tensor whose gradient is asked for. With
+In eager mode a backward that does not retain the graph runs the nodes between the results that have
+a gradient and the tensors whose gradients it computes, and frees what these nodes have saved. With
 `backward(inputs=[result])` it runs the node of that result too.
 `ir.trace.joint` calls `frees_of` inside a trace; `runtime.autograd.lasting` follows it.
 """

@@ -98,6 +98,7 @@ class Variation:
         self._sizes = {key: seen for key, seen in self._sizes.items() if key[0].leads_somewhere}
         self._strides = {key: seen for key, seen in self._strides.items() if key[0].leads_somewhere}
         self._values = {key: seen for key, seen in self._values.items() if key.leads_somewhere}
+        self._places = {key: seen for key, seen in self._places.items() if key.leads_somewhere}
 
     def _tensor(self, source: Source, spec: TensorSpec, now: torch.Tensor) -> None:
         parameter = issubclass(spec.type, torch.nn.Parameter)

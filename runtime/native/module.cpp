@@ -17,10 +17,10 @@ namespace {
 struct PyModuleDef module_def = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr};
 
 using Init = int (*)(PyObject *);
-const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init, ambient_init,
-                      cuda_driver_init, program_init,    guards_init, iterators_init, entry_init, state_init,
-                      callable_init,    tail_init,       hook_init,   clocks_init,
-                      native_hooks_init};
+const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init,
+                      ambient_init,     cuda_driver_init, program_init, guards_init,
+                      iterators_init,   entry_init,      state_init,  callable_init,
+                      tail_init,        hook_init,       clocks_init, native_hooks_init};
 
 }  // namespace
 

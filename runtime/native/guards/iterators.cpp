@@ -33,7 +33,6 @@ struct Zip {
     int strict;
 };
 
-
 bool is_dict_iterator(PyObject *it) {
     return Py_IS_TYPE(it, &PyDictIterKey_Type) || Py_IS_TYPE(it, &PyDictIterValue_Type) ||
            Py_IS_TYPE(it, &PyDictIterItem_Type);
