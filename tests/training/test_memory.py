@@ -41,19 +41,29 @@ print(*found)
 """
 
 
-WHOLE = (
+# `peak` as in `STEPS`, and a whole step
+WITH_SGD = (
     STEPS.partition("layers =")[0]
     + """
-found = []
-x = torch.randn(8, 512)
-for wrap in (lambda step: step, graftjit.jit):
-    model = torch.nn.Linear(512, 512)
+def step_of(model, x):
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
     def step():
         opt.zero_grad()
         loss = model(x).square().mean()
         loss.backward()
         opt.step()
+    return step
+"""
+)
+
+WHOLE = (
+    WITH_SGD
+    + """
+found = []
+x = torch.randn(8, 512)
+for wrap in (lambda step: step, graftjit.jit):
+    model = torch.nn.Linear(512, 512)
+    step = step_of(model, x)
     run = wrap(step)
     for _ in range(3):
         run()
@@ -86,23 +96,18 @@ def test_peak_memory_of_a_step_is_eagers() -> None:
 
 
 BUDGET = (
-    STEPS.partition("layers =")[0]
+    WITH_SGD
     + """
 found = []
 x = torch.randn(2048, 64)
 for budget in (None, 0.5, 0.25):
     parts = [(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64), torch.nn.Tanh()) for _ in range(6)]
     model = torch.nn.Sequential(*(one for part in parts for one in part))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-    def step():
-        opt.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        opt.step()
+    step = step_of(model, x)
     run = graftjit.jit(step, config=graftjit.JitConfig(memory_budget=budget))
     for _ in range(3):
         run()
-    opt.zero_grad()
+    model.zero_grad()
     found.append(peak(run))
 print(*found)
 """

@@ -6,15 +6,11 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from graftjit import jit
 
 from ..harness import agrees, t
-
-
-def giving(*args):
-    return lambda: args
+from .series import series, trained
 
 
 def rows(count=4, size=6):
@@ -25,8 +21,7 @@ def rows(count=4, size=6):
 
 def world(fn, *tensors):
     """The function, called with one of the tensors after the other."""
-    first, *rest = tensors or rows()
-    return fn, (first,), [giving(one) for one in rest]
+    return series(fn, tensors or rows())
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -339,20 +334,6 @@ def test_a_loop_over_a_number_from_data():
 
 
 # -- training --------------------------------------------------------------------------------------
-def trained(fn):
-    made = torch.Generator().manual_seed(5)
-    inputs = [torch.randn(4, 3, generator=made) for _ in range(4)]
-    layer = nn.Linear(3, 3)
-    with torch.no_grad():
-        layer.weight.copy_(torch.randn(3, 3, generator=made))
-        layer.bias.copy_(torch.randn(3, generator=made))
-
-    def step(x):
-        return fn(x, layer)
-
-    return world(step, *inputs)
-
-
 @agrees(graphs=1, breaks=0, recompiles=0, backward=True, codes=())
 def test_a_number_cuts_the_gradient():
     def f(x, layer):

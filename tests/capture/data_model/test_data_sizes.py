@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from ..harness import agrees
+from .series import series, trained
 
 
 def rows():
@@ -16,14 +16,9 @@ def rows():
     return [*some, one, -torch.ones(6), torch.ones(6)]
 
 
-def giving(*args):
-    return lambda: args
-
-
 def world(fn, *tensors):
     """The function, called with one of the tensors after the other."""
-    first, *rest = tensors or rows()
-    return fn, (first,), [giving(one) for one in rest]
+    return series(fn, tensors or rows())
 
 
 whole = agrees(graphs=1, breaks=0, recompiles=0)
@@ -169,16 +164,6 @@ def test_a_broadcast_of_what_is_selected():
 
 
 # -- training --------------------------------------------------------------------------------------
-def trained(fn):
-    made = torch.Generator().manual_seed(5)
-    inputs = [torch.randn(4, 3, generator=made) for _ in range(4)]
-    layer = nn.Linear(3, 3)
-    with torch.no_grad():
-        layer.weight.copy_(torch.randn(3, 3, generator=made))
-        layer.bias.copy_(torch.randn(3, generator=made))
-    return world(lambda x: fn(x, layer), *inputs)
-
-
 whole_training = agrees(graphs=1, breaks=0, recompiles=0, backward=True, codes=())
 
 

@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from graftjit import JitConfig, jit
 
+from ...training.custom.functions import Times
 from ..harness import agrees
 
 
@@ -468,22 +469,6 @@ class Exp(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g, h):
         return g * ctx.saved_tensors[0], None
-
-
-class Times(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x, y):
-        return x * y
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * ctx.saved_tensors[1] * 3, None
 
 
 class Pick(torch.autograd.Function):

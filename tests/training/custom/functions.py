@@ -114,6 +114,24 @@ class Sparse(Function):
         return (None if g is None else g * 2 * x), (None if h is None else h * 3)
 
 
+class Times(Function):
+    """setup_context, and a rule for vmap that torch derives."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: T, y: T) -> T:
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[T, T], output: T) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> tuple[T, None]:
+        return g * ctx.saved_tensors[1] * 3, None
+
+
 class Scaled(Function):
     """setup_context; the saved tensor is the result."""
 
