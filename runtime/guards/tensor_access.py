@@ -41,7 +41,7 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
         with torch.inference_mode(False), torch.enable_grad():
             traced = "trace" not in left_out
             _native.count_swaps(getattr(torch._C, "_swap_tensor_impl", None))
-            _native.trace_bind(_small(), _kinds(), _autograd_groups() if traced else ())
+            _native.trace_bind(_small(), _kinds(), _autograd_states() if traced else ())
     watched = "state" not in left_out and _tells_watchers()
     _native.state_bind(_autograd_mask() if watched else None, _context_facts())
     return _native.tensor_routes()
@@ -128,19 +128,31 @@ def _kinds() -> tuple[torch.Tensor, ...]:
     return (*_dtype_samples().values(), *meta)
 
 
-def _autograd_groups() -> tuple[tuple[torch.Tensor, ...], ...]:
+def _autograd_states() -> Iterator[tuple[list[torch.Tensor], ...]]:
     """Tensors grouped by their autograd metadata: none; a leaf; a former leaf (requires_grad
-    switched off); a result; a detached result."""
+    switched off); a result; a detached result. Between two states the same tensors change their
+    groups: a byte of uninitialized memory may agree with one state, but does not follow."""
 
     def fresh() -> list[torch.Tensor]:
         return [torch.zeros(shape, device="cpu") for shape in ((), (3,), (2, 2))]
 
+    plain = fresh()
     leaves = [tensor.requires_grad_() for tensor in fresh()]
     leaves.append(torch.nn.Parameter(torch.zeros(4, device="cpu")))
     switched = [tensor.requires_grad_().requires_grad_(False) for tensor in fresh()]
-    results = [leaf * 2 for leaf in leaves] + [leaves[1].view(1, 3)]
+    results = [leaf * 2 for leaf in leaves]
+    view = leaves[1].view(1, 3)
     detached = [(leaf * 2).detach_() for leaf in leaves]
-    return tuple(map(tuple, (fresh(), leaves, switched, results, detached)))
+    kept = torch.ones((), requires_grad=True, device="cpu")
+    for _ in range(3):
+        yield plain, [*leaves, kept], switched, [*results, view], detached
+        plain, leaves, switched, results, detached = (
+            fresh(),
+            [tensor.requires_grad_() for tensor in (*plain, *switched)],
+            [leaf.requires_grad_(False) for leaf in leaves],
+            [tensor.add_(kept) for tensor in detached],
+            [result.detach_() for result in results],
+        )
 
 
 @contextlib.contextmanager

@@ -56,72 +56,106 @@ Py_ssize_t find_kind(PyObject *samples) {
     return -1;
 }
 
-// The first offset below `span`, in steps of `step`, for which `right(object + offset, group)`
-// holds for all samples.
-template <class Base, class Right>
-Py_ssize_t find_place(PyObject *groups, Py_ssize_t span, Py_ssize_t step, Base base, Right right) {
-    for (Py_ssize_t at = 0; at < span; at += step) {
-        bool all = true;
-        for (Py_ssize_t group = 0; all && group < PyTuple_GET_SIZE(groups); group++) {
-            PyObject *samples = PyTuple_GET_ITEM(groups, group);
-            for (Py_ssize_t i = 0; all && i < PyTuple_GET_SIZE(samples); i++) {
-                const char *object = base(PyTuple_GET_ITEM(samples, i));
-                all = object != nullptr && right(object + at, group);
-            }
-        }
-        if (all) return at;
-    }
-    return -1;
-}
-
 // Groups: plain tensors (without autograd data), leaves with requires_grad, leaves where it was
 // switched off, results, detached results.
 enum Group { PLAIN, LEAF, SWITCHED_OFF, RESULT, DETACHED };
 
-void find_autograd(PyObject *groups, TensorPlaces &places) {
-    auto word = [](const char *at) { return *(const uint64_t *)at; };
-    places.autograd = find_place(
-        groups, IMPL_SPAN, 8, impl_at,
-        [&](const char *at, Py_ssize_t group) { return (word(at) != 0) == (group != PLAIN); });
-    if (places.autograd < 0) return;
-    PyObject *with = PyTuple_GetSlice(groups, LEAF, DETACHED + 1);
-    if (with == nullptr) return PyErr_Clear();
-    auto data = [&](PyObject *tensor) {
-        return *(const char *const *)(impl_at(tensor) + places.autograd);
-    };
-    places.wants_grad =
-        find_place(with, AUTOGRAD_SPAN, 1, data,
-                   [](const char *at, Py_ssize_t group) { return *at == (group + LEAF == LEAF); });
-    places.made_by =
-        find_place(with, AUTOGRAD_SPAN, 8, data, [&](const char *at, Py_ssize_t group) {
-            return (word(at) != 0) == (group + LEAF == RESULT);
-        });
-    Py_DECREF(with);
+// The offsets that may be a field: one agrees with the samples in every state. Between two states
+// Python changes the field in the same objects, so bytes that nobody writes (padding, unused parts
+// of a string's buffer), which may agree with one state by chance, are left out.
+class Candidates {
+  public:
+    Candidates(Py_ssize_t span, Py_ssize_t step) {
+        for (Py_ssize_t at = 0; at < span; at += step) places.push_back(at);
+    }
+
+    // Keeps the offsets for which `right(object + offset, group)` holds.
+    template <class Right> void keep(const char *object, int group, Right right) {
+        auto wrong = [&](Py_ssize_t at) { return !right(object + at, group); };
+        places.erase(std::remove_if(places.begin(), places.end(), wrong), places.end());
+    }
+
+    Py_ssize_t first() const { return places.empty() ? -1 : places[0]; }
+
+  private:
+    std::vector<Py_ssize_t> places;
+};
+
+struct AutogradPlaces {
+    Candidates data{IMPL_SPAN, 8}, wants_grad{AUTOGRAD_SPAN, 1}, made_by{AUTOGRAD_SPAN, 8};
+};
+
+uint64_t word_at(const char *base, Py_ssize_t place) { return *(const uint64_t *)(base + place); }
+
+template <class Visit> void each_sample(PyObject *groups, Visit visit) {
+    for (Py_ssize_t group = 0; group < PyTuple_GET_SIZE(groups); group++) {
+        PyObject *samples = PyTuple_GET_ITEM(groups, group);
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(samples); i++)
+            visit(impl_at(PySequence_Fast_GET_ITEM(samples, i)), (int)group);
+    }
 }
 
-// trace_bind(samples for sizes, samples for dtypes and devices, groups for autograd); () disables
-// the route.
+void keep_agreeing(PyObject *groups, AutogradPlaces &places) {
+    each_sample(groups, [&](const char *impl, int group) {
+        places.data.keep(impl, group, [](const char *at, int of) {
+            return (word_at(at, 0) != 0) == (of != PLAIN);
+        });
+    });
+    Py_ssize_t place = places.data.first();
+    if (place < 0) return;
+    each_sample(groups, [&](const char *impl, int group) {
+        auto *data = (const char *)word_at(impl, place);
+        if (data == nullptr) return;
+        places.wants_grad.keep(data, group,
+                               [](const char *at, int of) { return *at == (of == LEAF); });
+        places.made_by.keep(data, group, [](const char *at, int of) {
+            return (word_at(at, 0) != 0) == (of == RESULT);
+        });
+    });
+}
+
+// Finds the places in the autograd data by the states that an iterator makes; false if it raises.
+bool find_autograd(PyObject *states, TensorPlaces &places) {
+    PyObject *steps = PyObject_GetIter(states);
+    if (steps == nullptr) return false;
+    AutogradPlaces found;
+    Py_ssize_t n = 0;
+    while (PyObject *groups = PyIter_Next(steps)) {
+        keep_agreeing(groups, found);
+        Py_DECREF(groups);
+        n++;
+    }
+    Py_DECREF(steps);
+    if (PyErr_Occurred()) return false;
+    if (n == 0) return true;
+    places.autograd = found.data.first();
+    places.wants_grad = found.wants_grad.first();
+    places.made_by = found.made_by.first();
+    return true;
+}
+
+// trace_bind(samples for sizes, samples for dtypes and devices, states for autograd) -> the places,
+// or None if one is missing. No state disables the route.
 PyObject *trace_bind(PyObject *, PyObject *args) {
-    PyObject *sizes, *kinds, *groups;
-    if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &sizes, &PyTuple_Type, &kinds,
-                          &PyTuple_Type, &groups))
+    PyObject *sizes, *kinds, *states;
+    if (!PyArg_ParseTuple(args, "O!O!O", &PyTuple_Type, &sizes, &PyTuple_Type, &kinds, &states))
         return nullptr;
     tensor_places = {};
-    if (!torch_api.native_guard || PyTuple_GET_SIZE(groups) == 0) Py_RETURN_FALSE;
+    if (!torch_api.native_guard) Py_RETURN_NONE;
     TensorPlaces places;
     places.sizes = find_sizes(sizes);
     places.kind = find_kind(kinds);
-    find_autograd(groups, places);
+    if (!find_autograd(states, places)) return nullptr;
     if (places.sizes < 0 || places.kind < 0 || places.autograd < 0 || places.wants_grad < 0 ||
         places.made_by < 0)
-        Py_RETURN_FALSE;
+        Py_RETURN_NONE;
     tensor_places = places;
-    Py_RETURN_TRUE;
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n}", "sizes", places.sizes, "kind", places.kind,
+                         "autograd", places.autograd, "wants_grad", places.wants_grad, "made_by",
+                         places.made_by);
 }
 
 // --- comparing -----------------------------------------------------------------------------------
-
-uint64_t word_at(const char *base, Py_ssize_t place) { return *(const uint64_t *)(base + place); }
 
 // The cost per tensor is that of the cache lines it occupies. So no unneeded line is read, loads do
 // not depend on each other, and adjacent words are one comparison.

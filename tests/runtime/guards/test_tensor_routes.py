@@ -173,3 +173,36 @@ def test_on_this_torch_every_route_is_native():
         assert _native.tensor_routes()["executor"] == "native"
         assert _native.tensor_routes()["interpreter state"] == "packed image"
         assert _native.tensor_routes()["requires_grad"] == "c10::TensorImpl::requires_grad"
+
+
+def _places(states):
+    with torch.enable_grad():
+        return _native.trace_bind(tensors._small(), tensors._kinds(), states)
+
+
+def test_fields_of_autograd_data_follow_their_tensors():
+    """A byte of unused memory may have the values of a field in one state of the samples, which
+    made one process in some hundred blind for `requires_grad_()`. A field changes with them."""
+    try:
+        found = _places(tensors._autograd_states())
+        assert found is not None and found == _places(tensors._autograd_states())
+
+        first = next(tensors._autograd_states())
+        assert _places([first]) is not None
+        plain, leaves, switched, results, detached = first
+        for wrong in (
+            (leaves[:1], leaves, switched, results, detached),
+            (plain, switched, leaves, results, detached),
+            (plain, leaves, switched, detached, results),
+        ):
+            assert _places([first, wrong]) is None
+
+        def raising():
+            yield first
+            raise ValueError("no second state")
+
+        with pytest.raises(ValueError, match="no second state"):
+            _places(raising())
+        assert _places(()) is None
+    finally:
+        tensors.bind()
