@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...ir.graph.nodes import Node
+from ...ir.graph.schema import plan_of
 from ...ir.trace.read_numbers import numbers_read, read_number
 from ..values import symbolic_numbers
 from ..values.value import Const, Sequence, Tensor, Value
@@ -73,10 +75,27 @@ def _may_read(m: Machine, value: Tensor) -> bool:
 def _read(m: Machine, ghost: Any) -> Const:
     m.activity += 1
     m.numbers.give = give_numbers
-    held, symbol = read_number(m.tracer, ghost, m.users_line)
-    m.numbers.read[symbol] = m.heap.known[id(held)] = Tensor(held, torch.Tensor)
-    m.heap.keep.append(held)
+    place = None if ghost._store.written else _place(ghost._node)
+    symbol = m.numbers.places.get(place)
+    if symbol is None:
+        held, symbol = read_number(m.tracer, ghost, m.users_line)
+        m.numbers.read[symbol] = m.heap.known[id(held)] = Tensor(held, torch.Tensor)
+        m.heap.keep.append(held)
+        if place is not None:
+            m.numbers.places[place] = symbol
     return symbolic_numbers.number(m, symbol)
+
+
+def _place(node: Node) -> tuple[Any, ...]:
+    """The same for views of the same element: `t[0]` twice is one number of the graph."""
+    steps: list[Any] = []
+    while isinstance(node.target, torch._ops.OpOverload) and plan_of(node.target).kind == "view":
+        base, *rest = node.args
+        if node.kwargs or any(type(part) is not int for part in rest):
+            break
+        steps += (node.target, *rest)
+        node = base
+    return (node, *steps)
 
 
 def give_numbers(m: Machine, outputs: list[Tensor]) -> None:

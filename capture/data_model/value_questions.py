@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...ir.graph.certain import certain_truth
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import symbols_of
 from ...runtime.guards.sources import Source
@@ -30,7 +31,9 @@ MOST_ASKED = 16  # per frame
 
 def truth(m: Machine, value: Tensor) -> bool:
     """bool(tensor)"""
-    found = _answer(m, value, True)
+    found = _certain(m, value)
+    if found is None:
+        found = _answer(m, value, True)
     if found is None:
         raise Break("GB105", "the truth of a tensor decides")
     return bool(found)
@@ -43,7 +46,9 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
     """
     if not isinstance(value, Tensor):
         return None
-    found = None if name == "tolist" else _answer(m, value, name in _TRUTHS)
+    found = _certain(m, value) if name in _TRUTHS else None
+    if found is None and name != "tolist":
+        found = _answer(m, value, name in _TRUTHS)
     if found is None:
         # few programs read numbers that the graph computes
         from . import data_numbers
@@ -68,12 +73,25 @@ _TRUTHS = ("__bool__", "is_nonzero")
 NUMBERS = frozenset({"item", "tolist", "__int__", "__float__", "__index__", *_TRUTHS})
 
 
+def _certain(m: Machine, value: Tensor) -> bool | None:
+    """The truth that the range of an operator decides."""
+    ghost = value.ghost
+    if m.inner or m.modes or not m.tracer.owns(ghost) or not _has_one_element(m, ghost):
+        return None
+    return certain_truth(ghost._node, m.tracer.values()[1])
+
+
+def _has_one_element(m: Machine, ghost: Any) -> bool:
+    sizes = m.facts.form(ghost._node.meta.shape)
+    return all(type(size) is int and size == 1 for size in sizes)
+
+
 def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
     """The guarded answer; None if the read cannot be answered before the graph."""
     ghost = value.ghost
     if m.inner or m.modes or not m.tracer.owns(ghost):
         return None
-    if any(type(size) is not int or size != 1 for size in m.facts.form(ghost._node.meta.shape)):
+    if not _has_one_element(m, ghost):
         return None
     part = m.tracer.producing(ghost)
     if part is None:

@@ -327,6 +327,7 @@ class Machine:
         self.open_generators.clear()
         self.numbers.held.clear()
         self.numbers.read.clear()
+        self.numbers.places.clear()
         # They name objects that the program may drop; a graph keeps its facts.
         self.facts.forget_origins()
 

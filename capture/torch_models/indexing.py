@@ -1,5 +1,6 @@
 """Tensor indexing with an int that varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
 
+A whole number in a tensor, as an index or as a bound of a slice, is such an int: torch reads it.
 torch's own indexing takes plain numbers. A first index of this kind becomes `select` along
 dimension 0, whose result is indexed by the rest. A guard holds it within the dimension, where
 select and indexing agree. Any other index of a tensor is recorded as a torch call: see `get_item`
@@ -13,17 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..data_model import data_numbers
 from ..values import symbolic_numbers
-from ..values.value import Const, Sequence, Tensor, Value
+from ..values.value import Const, Sequence, Slice, Tensor, Value
 from . import calls
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
 def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
     """(tensor, index) that remain; index None: the tensor is the result."""
     parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
+    if not m.modes and any(map(_may_be_read, parts)):
+        read = [_read(m, part) for part in parts]
+        index = read[0] if parts[0] is index else Sequence(read, tuple)
+        parts = read
     while parts and symbolic_numbers.is_whole(parts[0]) and not m.modes:
         if not _within(m, value, parts[0]):
             break
@@ -36,6 +45,29 @@ def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | N
             return value, None
         index = Sequence(list(parts), tuple)
     return value, index
+
+
+def _may_be_read(part: Value) -> bool:
+    return isinstance(part, Tensor | Slice)
+
+
+def _read(m: Machine, part: Value) -> Value:
+    """A part of an index, with numbers in place of the tensors whose number torch reads."""
+    if isinstance(part, Tensor):
+        # a number of another dtype is a mask
+        return _number(m, part) if part.ghost.dtype in _WHOLE else part
+    if isinstance(part, Slice):
+        bounds = (part.start, part.stop, part.step)
+        if any(isinstance(bound, Tensor) for bound in bounds):
+            return Slice(*(_number(m, one) if isinstance(one, Tensor) else one for one in bounds))
+    return part
+
+
+def _number(m: Machine, value: Tensor) -> Value:
+    if value.ghost.dim():
+        return value
+    found = data_numbers.number(m, value, "__index__")
+    return value if found is None else found
 
 
 def _within(m: Machine, value: Tensor, at: Value) -> bool:

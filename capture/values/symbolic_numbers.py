@@ -93,6 +93,8 @@ class _Numbers:
         self.held: dict[Source, SymbolicNumber] = {}
         # for each number that the graph reads from a tensor, the tensor
         self.read: dict[Symbol, Tensor] = {}
+        # the number of each place in memory that it reads and nothing has written to
+        self.places: dict[Any, Symbol] = {}
         # adds these tensors to the outputs of the graph
         self.give: Callable[[Machine, list[Tensor]], None] = lambda m, outputs: None
         self.varying: set[Symbol] = set()

@@ -284,6 +284,14 @@ def _alike(size: Any, other: Any) -> bool:
     return size.key == other.key if both else type(size) is type(other) is int and size == other
 
 
+def _is_less(one: Any, other: Any) -> bool:
+    """One from tensor data counts as a size of several elements: of one element, a dimension has
+    any stride."""
+    if from_data(one, other):
+        return bool(ACTIVE.facts.usually("<", one, other))
+    return bool(one < other)
+
+
 def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
     """Dimensions, innermost first: TensorIterator's insertion sort, ambiguous comparisons."""
 
@@ -292,9 +300,9 @@ def _sort_dims(shape: Sizes, operands: Sequence[Sizes]) -> list[int]:
             step0, step1 = stride[dim0], stride[dim1]
             if step0 == 0 or step1 == 0:
                 continue
-            if step0 < step1:
+            if _is_less(step0, step1):
                 return -1
-            if step0 > step1 or shape[dim0] > shape[dim1]:
+            if _is_less(step1, step0) or _is_less(shape[dim1], shape[dim0]):
                 return 1
         return 0
 

@@ -10,6 +10,7 @@ from ..errors import NoRule
 from ..graph.layout import Sizes, from_data, has_zero, numel, wrap_dim
 from ..graph.nodes import Meta
 from ..graph.opdef import rule
+from ..symbolic.expr import ACTIVE, Expr
 
 
 def _as(base: Meta, shape: Any, stride: Any, offset: int | None = None) -> Meta:
@@ -34,6 +35,20 @@ def infer_size(size: Sizes, count: int) -> Sizes:
     return tuple(size)
 
 
+def _joined(size: Any, stride: Any, inner: Any) -> bool:
+    """Whether a dimension is one with those inside of it, which span `inner`."""
+    # A length that tensor data decide is not compared with 1 where the strides are enough.
+    if isinstance(size, Expr):
+        return bool(stride == inner or size == 1)
+    return bool(size == 1 or stride == inner)
+
+
+def _is_less(elements: Any, all_of_them: Any) -> bool:
+    if from_data(elements, all_of_them):  # neither is 0, see `has_zero`
+        return ACTIVE.facts.known("==", elements, all_of_them) is not True
+    return bool(elements < all_of_them)
+
+
 def view_strides(shape: Sizes, stride: Sizes, size: Sizes) -> Sizes | None:
     """Strides of x.view(size), or None if the memory does not allow it (torch's computeStride)."""
     if not shape:
@@ -52,10 +67,9 @@ def view_strides(shape: Sizes, stride: Sizes, size: Sizes) -> Sizes | None:
     chunk = seen = 1
     for dim in range(len(shape) - 1, -1, -1):
         chunk *= shape[dim]
-        ends = dim == 0 or (shape[dim - 1] != 1 and stride[dim - 1] != chunk * base)
-        if not ends:
+        if dim > 0 and _joined(shape[dim - 1], stride[dim - 1], chunk * base):
             continue
-        while at >= 0 and (seen < chunk or size[at] == 1):
+        while at >= 0 and (_is_less(seen, chunk) or (not from_data(size[at]) and size[at] == 1)):
             result[at] = seen * base
             seen *= size[at]
             at -= 1

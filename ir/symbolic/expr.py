@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from .operators import KINDS, OPS, OUTCOMES, SIGNS
 
@@ -61,15 +61,28 @@ class Expr:
     `key` is the canonical form as nested tuples, `extent` the (depth, size) of the tree.
     """
 
-    __slots__ = ("_hash", "extent", "hint", "key", "kind")
+    __slots__ = ("_hash", "_known", "extent", "key", "kind")
     key: tuple[Any, ...]
     kind: str
-    hint: Any
+    # (`changes` then, hint)
+    _known: tuple[int, Any]
+    # How often an estimate has changed.
+    changes: ClassVar[int] = 0
     extent: tuple[int, int]
     _hash: int
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """The number, given its symbols' values by name."""
+        raise NotImplementedError
+
+    @property
+    def hint(self) -> Any:
+        """The value at capture, or its estimate, which may change while the trace goes on."""
+        if self._known[0] != Expr.changes:
+            self._known = Expr.changes, self._estimate()
+        return self._known[1]
+
+    def _estimate(self) -> Any:
         raise NotImplementedError
 
     def bounds(self) -> Bounds:
@@ -206,11 +219,20 @@ class Symbol(Expr):
     def __init__(
         self, name: str, kind: str, hint: Any, low: int | None = None, high: int | None = None
     ) -> None:
-        self.name, self.kind, self.hint = name, kind, hint
+        self.name, self.kind, self._known = name, kind, (0, hint)
         self.low, self.high = low, high
         self.extent = 1, 1
         self.key = ("symbol", name)
         self._hash = hash(self.key)
+
+    @property
+    def hint(self) -> Any:
+        return self._known[1]
+
+    def estimate(self, value: int) -> None:
+        """Change the estimate of a number that has no value at capture."""
+        self._known = (0, value)
+        Expr.changes += 1
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         return values[self.name]
@@ -230,10 +252,13 @@ class Sum(Expr):
 
     def __init__(self, terms: tuple[tuple[int, tuple[Expr, ...]], ...]) -> None:
         self.terms, self.kind = terms, "int"
-        self.hint = sum(c * math.prod(f.hint for f in factors) for c, factors in terms)
+        self._known = (Expr.changes, self._estimate())
         self.extent = _around([f for _, factors in terms for f in factors])
         self.key = ("sum", tuple((c, tuple(f.key for f in factors)) for c, factors in terms))
         self._hash = hash(self.key)
+
+    def _estimate(self) -> Any:
+        return sum(c * math.prod(f.hint for f in factors) for c, factors in self.terms)
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         return sum(c * math.prod(f.evaluate(values) for f in factors) for c, factors in self.terms)
@@ -265,7 +290,7 @@ class Apply(Expr):
 
     def __init__(self, op: str, args: tuple[Any, ...], kind: str) -> None:
         self.op, self.args, self.kind = op, args, kind
-        self.hint = OPS[op](*(hint_of(a) for a in args))
+        self._known = (Expr.changes, self._estimate())
         self.extent = _around(args)
         self.key = (
             "apply",
@@ -273,6 +298,9 @@ class Apply(Expr):
             *(a.key if isinstance(a, Expr) else (type(a), repr(a)) for a in args),
         )
         self._hash = hash(self.key)
+
+    def _estimate(self) -> Any:
+        return OPS[self.op](*(hint_of(a) for a in self.args))
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         return OPS[self.op](*(a.evaluate(values) if isinstance(a, Expr) else a for a in self.args))

@@ -167,21 +167,36 @@ class Facts:
         return bool(found)
 
     def _assumed(self, op: str, left: Any, right: Any) -> bool | None:
-        """The answer for a number that torch takes as a size: it is not negative, and a slice that
-        it bounds is not longer than the tensor. The program checks that."""
-        if isinstance(right, Symbol) and not isinstance(left, Symbol):
+        """The answer for a number that torch takes as a size: it is not negative, a slice that it
+        bounds is not longer than the tensor, and parts are together as long as the tensor. The
+        program checks that."""
+        calling = getattr(self.calling, "__name__", "")
+        if calling in _PARTS and op in ("==", "!="):
+            self.require("==", left, right)
+            return op == "=="
+        if not self.from_data(left):
             op, left, right = _MIRRORED[op], right, left
-        if not isinstance(left, Symbol) or left.kind != "int" or kind_of(right) != "int":
+        if kind_of(left) != "int" or kind_of(right) != "int":
             return None
         if not isinstance(right, Expr) and right <= 0:
             if (op, right) not in _OF_SIZES and not (op in ("==", "!=") and right < 0):
                 return None
             self.require(">=", left, 0)
             return self.known(op, left, right)
-        if getattr(self.calling, "__name__", "") not in _SLICES or op in ("==", "!="):
+        if calling not in _SLICES or op in ("==", "!="):
             return None
         self.require("<=" if op in ("<=", ">") else "<", left, right)
         return self.known(op, left, right)
+
+    def usually(self, op: str, left: Any, right: Any) -> bool:
+        """The answer if each size that data decide is at least 2; asked if that does not say."""
+        several = {
+            s: Symbol(s.name, "int", s.hint, max(2, s.low or 2), s.high)
+            for s in symbols_of((left, right))
+            if s.kind == "int" and self.from_data(s) and (s.high is None or s.high > 1)
+        }
+        found = self.known(op, *substituted(self.form((left, right)), several))
+        return self.ask(op, left, right) if found is None else found
 
     def _refuse_data(self, what: str) -> None:
         if self.calling is None:
@@ -203,13 +218,35 @@ class Facts:
             self._refuse_data(_COMPARED)
         relation = Relation(op, left, right, True, self.where)
         self.required.append(relation)
-        if isinstance(left, Symbol) and left.kind == kind_of(right) == "int" and op in _KEPT:
-            _narrow(left, op, right)
         if "float" in (kind_of(left), kind_of(right)):
             self._answers[key] = True
-        else:
-            self._learn(relation)
+            return True
+        if isinstance(left, Symbol) and op in _KEPT and type(right) is int:
+            _narrow(left, op, right)
+        self._learn(relation)
+        self._estimate()
         return True
+
+    def _estimate(self) -> None:
+        """Change the estimates of numbers from tensor data, for which required relations shall
+        hold, too."""
+        for _ in range(_MOST_ROUNDS):
+            wrong = [one for one in self.required if not _holds_for_estimates(one)]
+            if not any(self._estimate_for(one) for one in wrong):
+                return
+
+    def _estimate_for(self, relation: Relation) -> bool:
+        """Change the estimate of the newest number for which one relation holds."""
+        symbols = [s for s in symbols_of((relation.left, relation.right)) if self.from_data(s)]
+        for symbol in sorted(symbols, key=_age):
+            before = symbol.hint
+            low, high = _fitting(relation, symbol)
+            if low <= high:
+                symbol.estimate(_within(low, high, before))
+                if _holds_for_estimates(relation):
+                    return True
+                symbol.estimate(before)
+        return False
 
     def known(self, op: str, left: Any, right: Any) -> bool | None:
         """The answer to a comparison that needs no guard; None: unknown."""
@@ -310,7 +347,7 @@ class Facts:
     def _equate(self, rest: Expr, value: int) -> None:
         """rest == value: replace the newest symbol that the equation solves for."""
         terms = rest.terms if isinstance(rest, Sum) else ((1, (rest,)),)
-        for symbol in sorted(symbols_of(rest), key=lambda s: -int(s.name[1:])):
+        for symbol in sorted(symbols_of(rest), key=_age):
             own = [(c, f) for c, f in terms if symbol in symbols_of(f)]
             coefficient, factors = own[0]
             # By identity: == of expressions would ask about this very relation.
@@ -333,14 +370,43 @@ class Facts:
             self._open.pop(symbol, None)
 
 
-def _narrow(symbol: Symbol, op: str, other: Any) -> None:
-    """Note what the program checks in the range and the estimate of a number from tensor data."""
+def _narrow(symbol: Symbol, op: str, other: int) -> None:
+    """Note what the program checks in the range of a number from tensor data."""
     least, most = _KEPT[op]
-    if type(other) is int:
-        low, high = symbol.bounds()
-        symbol.low, symbol.high = int(max(low, other + least)), int(min(high, other + most))
-    near = hint_of(other)
-    symbol.hint = int(min(max(symbol.hint, near + least), near + most))
+    low, high = symbol.bounds()
+    symbol.low, symbol.high = int(max(low, other + least)), int(min(high, other + most))
+
+
+def _age(symbol: Symbol) -> int:
+    return -int(symbol.name[1:])
+
+
+def _holds_for_estimates(relation: Relation) -> bool:
+    holds = OUTCOMES[relation.op](hint_of(relation.left), hint_of(relation.right))
+    return bool(holds) or "float" in (kind_of(relation.left), kind_of(relation.right))
+
+
+def _fitting(relation: Relation, symbol: Symbol) -> tuple[float, float]:
+    """The range of a number in which a relation holds that is linear in it, given the estimates of
+    the others."""
+    difference = sub(relation.left, relation.right)
+    terms = difference.terms if isinstance(difference, Sum) else ((1, (difference,)),)
+    # By identity: == of expressions would ask about this very relation.
+    own = [c for c, factors in terms if len(factors) == 1 and factors[0] is symbol]
+    if relation.op not in _KEPT or [abs(c) for c in own] != [1]:
+        return (math.inf, -math.inf)
+    op = relation.op if own[0] > 0 else _MIRRORED[relation.op]
+    at = symbol.hint - own[0] * hint_of(difference)
+    low, high = symbol.bounds()
+    return max(low, at + _KEPT[op][0]), min(high, at + _KEPT[op][1])
+
+
+def _within(low: float, high: float, before: int) -> int:
+    """The estimate of a number of this range, if it was `before`: not the largest, so that others
+    beside it have a share."""
+    if before > high:
+        return int(low + high + 1) // 2 if low >= 0 else int(high)
+    return int(max(before, low))
 
 
 def _float_key(op: str, left: Any, right: Any) -> Any:
@@ -365,11 +431,14 @@ def name_of(function: Any) -> str:
     return f"torch.{name}" if name else str(function)
 
 
+_MOST_ROUNDS = 16  # of changes to estimates
 _COMPARED = "a comparison of a number from tensor data decides"
 # Comparisons with 0 that an int decides which is not negative.
 _OF_SIZES = frozenset({("<", 0), (">=", 0)})
 # The functions that slice by a number which is usually within the tensor.
 _SLICES = frozenset({"getitem", "setitem", "__getitem__", "__setitem__", "narrow", "topk", "split"})
+# The functions that compare sums of such numbers with the length of the tensor.
+_PARTS = frozenset({"split", "split_with_sizes"})
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 # op -> how far below and above the point of equality an int may be

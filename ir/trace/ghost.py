@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..graph.layout import from_data
 from ..graph.nodes import Meta, Node
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import to_torch
@@ -116,3 +117,10 @@ def make_ghost(owner: Owner, node: Node, meta: Meta, store: Store, grad: bool = 
 def beginning(ghost: Ghost) -> Ghost:
     """The leaf of an input with a history: writes to the input do not change it."""
     return ghost.__dict__.get("_leaf", ghost)  # type: ignore[no-any-return]
+
+
+def owns_its_memory(ghost: Ghost) -> bool:
+    """Whether a new value may take the place of a write to the whole of a ghost: the graph made the
+    memory, no other ghost shares it, and the ghost begins where the memory does."""
+    store, offset = ghost._store, ghost._node.meta.offset
+    return store.fresh and store.only(ghost) and not from_data(offset) and offset == 0

@@ -29,7 +29,7 @@ from ..ops.python_kernels import overridden
 from ..ops.scalar_range import hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
 from .autocast_cache import cached_cast, is_kept
-from .ghost import Ghost, Owner, Store, make_ghost
+from .ghost import Ghost, Owner, Store, make_ghost, owns_its_memory
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -440,8 +440,7 @@ class Recorder:
         """target[...] = value: a new value for unshared memory, else a write."""
         meta, found = target._node.meta, value.meta
         target._store.written = True
-        free = target._store.fresh and meta.offset == 0 and target._store.only(target)
-        if free and is_dense(meta.shape, meta.stride):
+        if owns_its_memory(target) and is_dense(meta.shape, meta.stride):
             if found.dtype != meta.dtype:
                 value = self.value(aten._to_copy.default, (value,), {"dtype": meta.dtype})
             if value.meta.stride == meta.stride:
@@ -489,16 +488,17 @@ class Recorder:
         self._overlaps(target, operands, {})
         lead = len(meta.shape) - len(source.shape)
         if lead < 0 or any(
-            a not in (1, b) for a, b in zip(source.shape, meta.shape[lead:], strict=True)
+            a not in (b, 1) for a, b in zip(source.shape, meta.shape[lead:], strict=True)
         ):
             raise RuntimeError(f"sizes {source.shape} do not fit into {meta.shape}")
-        store = target._store
-        if store.fresh and store.only(target) and meta.offset == 0:
+        if owns_its_memory(target):
             copied = plan_of(aten.copy.default)
             found = self.infer(copied, operands[:2], {})
             self._assign(target, self.node(copied.op, operands[:2], {}, found))
         else:
-            op = aten.copy_.default if store.fresh else op  # versions of its own memory begin here
+            op = (
+                aten.copy_.default if target._store.fresh else op
+            )  # versions of its own memory begin here
             self.node(op, operands[:2], {}, meta, target._node)
             self._note_write(target)
         return target

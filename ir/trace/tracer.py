@@ -594,7 +594,8 @@ class Tracer:
             seen += [node.meta, node.args, node.kwargs]
         for call in graph.calls:
             call.args, call.kwargs = facts.form(call.args), facts.form(call.kwargs)
-            call.results = facts.form(call.results)
+            if not isinstance(call.results, Symbol):  # a number that this call reads
+                call.results = facts.form(call.results)
             seen += [call.args, call.kwargs]
         graph.required = list(facts.required)
         used = symbols_of([*seen, *((one.left, one.right) for one in facts.required)])
