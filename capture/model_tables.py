@@ -72,6 +72,7 @@ LATE: dict[str, list[Any]] = {
         warnings.warn,
         *(getattr(logging.Logger, name) for name in _OF_LOGGERS),
     ],
+    "operator_models.library_operators": [calls.library_operator],
     "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],
     "torch_models.checkpoints": [
         torch_checkpoint.checkpoint,

@@ -37,7 +37,7 @@ from .lower import backward as lower_backward
 from .output_views import early_views, tail_of
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
-from .programs.shadow import differs, is_blank, largest, not_compared, tolerance
+from .programs.shadow import calls_python, differs, is_blank, largest, not_compared, tolerance
 from .second_order import CompileWhole, second_order
 from .segments import segment_graphs
 
@@ -151,7 +151,8 @@ class _Maker:
         backward = self._backward(halves, len(graph.joint.results))
         if self._watched:  # an observer wants to see it before autograd needs it
             backward(())
-        return plan, backward, replay, Twin(graph, plan, replay) if self._check else None
+        beside = self._check and not calls_python(graph)
+        return plan, backward, replay, Twin(graph, plan, replay) if beside else None
 
     def _backward(self, halves: Halves, n_results: int) -> Callable[[Sequence[int]], Any]:
         def backward(missing: Sequence[int]) -> tuple[Any, Any]:

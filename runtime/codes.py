@@ -192,6 +192,11 @@ _TABLE: tuple[Code, ...] = (
          "a function that torch.compile compiled runs as torch.compile compiled it; a disabled"
          " one runs in plain Python, with everything that it calls",
          "nothing, if this is intended; else call the original function"),
+    Code("GB143", "operator of another library that is no step of a graph",
+         "its fake rule, which says what its results look like, is missing or untrue; or it returns"
+         " a view, or its kernel, a Python function, would run under autocast",
+         "give it a true one with torch.library.register_fake (or the operator's own"
+         " register_fake)"),
     # Frames in plain Python
     Code("PL201", "generator, coroutine or asynchronous generator",
          "its frame stays alive between calls", "jit the functions it calls"),
@@ -426,6 +431,9 @@ _TABLE: tuple[Code, ...] = (
          "please report it, with the output of GRAFTJIT_TRACE=DIR and `python -m graftjit doctor`"),
     Code("WN608", "no kernels for the GPU", "work on the GPU runs as ATen steps",
          "see the fallback in the report; python -m graftjit doctor has the details"),
+    Code("WN609", "untrue fake rule",
+         "the operator runs between two graphs until its rule is registered anew",
+         "correct the rule: the warning says what it promises and what the kernel has returned"),
 )  # fmt: skip
 
 RETIRED = frozenset(

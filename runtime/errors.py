@@ -238,3 +238,8 @@ class Begun(BaseException):
 class ObservedSaving(Exception):
     """Saved-tensor hooks are active around a program whose frame has effects: see
     `runtime.autograd.saving_hooks`."""
+
+
+class Untrue(Exception):
+    """The results of an operator of another library do not look as its fake rule says: see
+    `runtime.executor.promises`."""

@@ -40,7 +40,7 @@ STACKS: dict[str, tuple[str, ...]] = {
     "capture": (
         *("breaks", "exact_type", "helpers", "walk_warnings"),
         *("bytecode", "values", "data_model", "types", "torch_models", "operations", "models"),
-        *("interpreter", "emit"),
+        *("operator_models", "interpreter", "emit"),
         *("model_tables", "alias_guards", "finalizers", "capture"),
     ),
     "codegen": (

@@ -28,6 +28,9 @@ Maker = Callable[..., Any]
 def instead(m: Machine, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of fn(*args, **kwargs) in ghosts, or None."""
     maker = _MAKERS.get(fn)
+    if maker is None and isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        # of a library: its fake rule makes such a size
+        maker = _of_library(fn)
     if maker is None or m.inner or m.modes or m.varied.plain or m.tracer.regions is not None:
         return None
     ghosts = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
@@ -46,13 +49,20 @@ def _call(m: Machine, fn: Any, *args: Any, **kwargs: Any) -> Any:
 def _held(m: Machine, fn: Any, *args: Any, **kwargs: Any) -> Any:
     """A result of a size that data decide; the size may become a number of the program."""
     made = read_size(m.tracer, fn, args, kwargs, m.users_line)
+    parts = made if isinstance(made, (tuple, list)) else (made,)
+    held = {id(one): one for one in parts if isinstance(one, torch.Tensor)}
     for symbol, origin in m.facts.symbols.items():
-        if origin[0] == "data" and origin[1] is made:
-            value = m.heap.known[id(made)] = Tensor(made, torch.Tensor)
-            m.heap.keep.append(made)
-            m.numbers.read[symbol] = value
+        one = held.get(id(origin[1])) if origin[0] == "data" else None
+        if one is not None:
+            value = m.heap.known.setdefault(id(one), Tensor(one, torch.Tensor))
+            m.heap.keep.append(one)
+            m.numbers.read[symbol] = value  # type: ignore[assignment]
             m.numbers.give = give_numbers
     return made
+
+
+def _of_library(fn: Any) -> Maker:
+    return lambda m, *args, **kwargs: _held(m, fn, *args, **kwargs)
 
 
 def _nonzero(m: Machine, input: Any, *, as_tuple: bool = False) -> Any:

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional
 
 from ...ir.errors import CannotTrace
-from ...ir.ops.python_kernels import in_python
+from ...ir.graph.schema import is_torchs
 from ...ir.trace.tracer import DataDependent, TraceError, Unsupported
 from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
@@ -26,11 +26,10 @@ from .. import walk_warnings
 from ..breaks import Break, NeedsPlainSizes, Warns
 from ..data_model import value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
-from ..data_model.container_iterators import over_items
-from ..data_model.iteration import ITERABLES
 from ..exact_type import is_kind
 from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, from_constant
+from ..values.registry import model_of
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
     Array,
@@ -38,7 +37,6 @@ from ..values.value import (
     Const,
     Context,
     Dict,
-    Iterator,
     Obj,
     Sequence,
     Set,
@@ -142,6 +140,9 @@ _PURE_MODULES = frozenset(
         "torch.overrides", "torch._lowrank", "torch._refs",
     }
 )  # fmt: skip
+# A reason of the tracer -> the code of its break, where it is not GB124.
+_UNSUPPORTED = {"history": _AUTOGRAD, **dict.fromkeys(("no-fake-rule", "fake-rule"), "GB143")}
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
 
@@ -156,7 +157,7 @@ _WALKED = frozenset(
 
 def is_torch_callable(fn: Any) -> bool:
     """Whether calls of fn are recorded unchanged."""
-    if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if is_kind(fn, _OPERATORS):
         return True
     if type(fn) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         return issubclass(torch.Tensor, fn.__objclass__) and fn.__objclass__ is not object
@@ -204,10 +205,12 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
             raise Break(_STATE, f"{name}()")
         if fn.__module__ == "torch._C._functorch":  # they begin and end levels of transforms
             raise Break("GB124", f"{name}()")
-    if is_kind(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and in_python(fn):
-        raise Break("GB102", f"operator {fn}, which the program defines in Python")
+    if is_kind(fn, _OPERATORS) and not is_torchs(str(fn).partition(".")[0]):
+        model = model_of(library_operator)
+        assert model is not None
+        return model(m, [Obj(fn), *args], kwargs)
     if m.modes:
-        taken = _by_mode(m, fn, args, kwargs)
+        taken = by_mode(m, fn, args, kwargs)
         if taken is not None:
             return taken
     if "alpha" in kwargs or "value" in kwargs:
@@ -219,7 +222,11 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
     return record(m, fn, fn_args, fn_kwargs)
 
 
-def _by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def library_operator(*_: Any) -> None:
+    """Stands in the table of models for all operators that are not torch's own."""
+
+
+def by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     # `function_modes` imports this file
     from .function_modes import handled
 
@@ -258,7 +265,7 @@ def record(
         _check_whose(error)
         code = "GB108"
         if isinstance(error, Unsupported):
-            code = "GB114" if error.code == "history" else "GB124"
+            code = _UNSUPPORTED.get(error.code, "GB124")
         raise Break(code, f"{name}: {error}") from error
     _check_regions(m, name, start)
     if may_fail:
@@ -306,6 +313,8 @@ def _made_of_tensors(result: Any) -> bool:
 
 def _is_answer(fn: Any, name: str) -> bool:
     """Whether a result follows from the arguments: facts of dtypes and shapes."""
+    if is_kind(fn, _OPERATORS) and not is_torchs(str(fn).partition(".")[0]):
+        return True  # by its fake rule
     module = getattr(fn, "__module__", None) or ""
     return name in _ANSWERS or module in _PURE_MODULES
 
@@ -430,7 +439,7 @@ def fact(m: Machine, ask: Callable[[], Any]) -> Value:
 def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     """tensor.name"""
     if m.modes and (name in _FACTS or name in _VIEWS):
-        taken = _by_mode(m, _getter(name), [value], {})
+        taken = by_mode(m, _getter(name), [value], {})
         if taken is not None:
             return taken
     if name in _FACTS:
@@ -549,7 +558,7 @@ def call_tensor_method(
     if name in _PLACES and not _made_here(value, *args):
         raise Break("GB112", f"Tensor.{name}() of an input")
     if name in _FACT_METHODS:
-        taken = _by_mode(m, method, [value, *args], kwargs) if m.modes else None
+        taken = by_mode(m, method, [value, *args], kwargs) if m.modes else None
         if taken is not None:
             return taken
         if name in _LAYOUT and m.inner and m.tracer.owns(value.ghost):
@@ -603,18 +612,3 @@ def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None
 def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
     hold_operator(m, operator.setitem, [value])
     call_torch(m, operator.setitem, [value, index, item], {})
-
-
-def _unbind(tensor: Any) -> Any:
-    return tensor.unbind(0)
-
-
-def _over_tensor(m: Machine, value: Tensor) -> Iterator:
-    if not value.ghost.dim():
-        raise containers.raises("TypeError: iteration over a 0-d tensor")
-    parts = call_torch(m, _unbind, [value], {})
-    assert isinstance(parts, Sequence)
-    return over_items(list(parts.items))
-
-
-ITERABLES[Tensor] = _over_tensor

@@ -1,4 +1,4 @@
-"""Tensor indexing with an int that varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
+"""Iteration over tensors, and indexing with an int that varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
 
 A whole number in a tensor, as an index or as a bound of a slice, is such an int: torch reads it.
 torch's own indexing takes plain numbers. A first index of this kind becomes `select` along
@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..data_model import data_numbers
-from ..values import symbolic_numbers
-from ..values.value import Const, Sequence, Slice, Tensor, Value
+from ..data_model.container_iterators import over_items
+from ..data_model.iteration import ITERABLES
+from ..values import containers, symbolic_numbers
+from ..values.value import Const, Iterator, Sequence, Slice, Tensor, Value
 from . import calls
 
 if TYPE_CHECKING:
@@ -79,3 +81,18 @@ def _within(m: Machine, value: Tensor, at: Value) -> bool:
         return False
     facts = symbolic_numbers.with_where(m)
     return bool(facts.require("<", place, size)) and bool(facts.require(">=", place, -size))
+
+
+def _unbind(tensor: Any) -> Any:
+    return tensor.unbind(0)
+
+
+def _over_tensor(m: Machine, value: Tensor) -> Iterator:
+    if not value.ghost.dim():
+        raise containers.raises("TypeError: iteration over a 0-d tensor")
+    parts = calls.call_torch(m, _unbind, [value], {})
+    assert isinstance(parts, Sequence)
+    return over_items(list(parts.items))
+
+
+ITERABLES[Tensor] = _over_tensor

@@ -18,6 +18,7 @@ import torch
 from ...ir.graph.cost_model import metas, product
 from ...ir.graph.effects import root, writes
 from ...ir.graph.nodes import Graph, Meta, Node
+from ...ir.ops.python_kernels import in_python
 from ...ir.trace.autocast_cache import cached_cast
 from ...runtime.autograd import rng_state
 from ...runtime.errors import CheckError
@@ -156,6 +157,8 @@ def can_compare(graph: Graph) -> bool:
     """
     if not graph.calls:
         return False
+    if calls_python(graph):
+        return False
     written = {root(one) for node in graph.nodes for one in writes(node)}
     if any(one.op == "constant" for one in written):
         not_compared(graph, "it writes to a tensor that is baked into it")
@@ -165,6 +168,14 @@ def can_compare(graph: Graph) -> bool:
         not_compared(graph, "it writes to a weight whose cast autocast keeps")
         return False
     return True
+
+
+def calls_python(graph: Graph) -> bool:
+    """Whether a kernel of the graph is a Python function: it may have effects that show twice."""
+    found = any(one.op == "call" and in_python(one.target) for one in graph.nodes)
+    if found:
+        not_compared(graph, "a kernel in it is a Python function of the program's")
+    return found
 
 
 def not_compared(graph: Graph, why: str) -> None:

@@ -15,6 +15,8 @@ import torch
 
 from ...ir.graph.effects import root, writes
 from ...ir.graph.nodes import Meta, Node
+from ...ir.graph.schema import plan_of
+from ...runtime.executor import promises
 from ...runtime.program.program import (
     COMPUTES,
     Alloc,
@@ -304,7 +306,11 @@ class _Writer:
                 self._result(gets[i]) if i in gets and not is_plain_view(gets[i]) else None
                 for i in range(len(node.meta or ()))
             )
-        self.steps.append(Aten(node.target, args, kwargs, results))
+        promised = None
+        if plan_of(node.target).kind == "library":
+            metas = (node.meta,) if isinstance(node.meta, Meta) else node.meta
+            promised = promises.of(metas or (), self.plan.flow.graph.symbols)
+        self.steps.append(Aten(node.target, args, kwargs, results, promised))
 
     def _result(self, node: Node) -> int:
         self.slots[node] = number = self.new()

@@ -22,7 +22,7 @@ from ..errors import NoRule
 from ..graph.effects import is_random, reads, root, writes
 from ..graph.interpreter import moved
 from ..graph.layout import numel
-from ..graph.nodes import Graph, Meta, Node
+from ..graph.nodes import Graph, Meta, Node, meta_args
 from ..graph.opdef import OPS
 from ..graph.schema import plan_of
 from ..ops.region_borders import BORDERS, again
@@ -31,7 +31,6 @@ from ..passes.rewriter import Rewriter, apply_table
 from ..symbolic.expr import Symbol, Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
 from ..trace.joint_graph import Joint, Trade
-from ..trace.recorder import meta_args
 from .budget import Choices, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
 from .needs import Needs, with_copies

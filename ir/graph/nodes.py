@@ -203,3 +203,13 @@ def _printing() -> Any:
     from . import printing
 
     return printing
+
+
+def meta_args(value: Any) -> Any:
+    """Operands with a Meta for each Node."""
+    kind = type(value)
+    if kind is Node:
+        return value.meta
+    if kind is tuple:
+        return tuple([meta_args(item) for item in value])
+    return value

@@ -48,6 +48,14 @@ RESHAPED: dict[str, Any] = {
 }
 # torch's C++ calls these for plain numbers; the dispatcher has no kernels for them.
 ASKED = frozenset({"aten.size.default", "aten.stride.default"})
+# Namespaces of operators that torch itself defines, partly in Python, without effects.
+_NAMESPACES = (
+    "aten prims prim rngprims debugprims c10d c10d_functional _c10d_functional onednn mkldnn mkl"
+    " quantized _quantized quantized_decomposed export debug_mode_ops inductor higher_order"
+    " profiler _native"
+)
+_OF_TORCH = frozenset(_NAMESPACES.split())
+OURS = "graftjit"  # the namespace of ir/ops/checks.py
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
@@ -55,8 +63,8 @@ DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 class Plan:
     """How to trace one operator.
 
-    kind         "pure", "view" (results share memory with argument `view_of`), "write" or
-                 "composite"
+    kind         "pure", "view" (results share memory with argument `view_of`), "write",
+                 "composite", or "library": neither torch's own nor a view, nor composite
     writes       positions (names for keyword-only) of the arguments that it writes, by its schema
     returned     per result: the written argument that it is, or None for a new tensor
     functional   the functional operator that computes what an in-place or out= operator writes, or
@@ -88,6 +96,11 @@ class Plan:
     tensor_first: bool = False
 
 
+def is_torchs(namespace: str) -> bool:
+    """Whether operators of this namespace are torch's or graftjit's own."""
+    return namespace in _OF_TORCH or namespace == OURS
+
+
 def _functional_twin(op: Any) -> Any:
     """aten.add.Tensor for aten.add_.Tensor and aten.add.out; None if arguments differ."""
     schema = op._schema
@@ -113,6 +126,16 @@ def _functional_twin(op: Any) -> Any:
         if all(str(a.type) == str(b.type) for a, b in zip(given, wanted, strict=True)):
             return twin
     return None
+
+
+def _kind(op: Any, name: str, writes: bool, is_view: bool) -> str:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+    known = name in OPS or name in ASKED
+    if not known and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
+        return "composite"
+    if not is_view and not is_torchs(op.namespace):
+        return "library"
+    return "write" if writes else "view" if is_view else "pure"
 
 
 @cache
@@ -150,17 +173,13 @@ def plan_of(op: Any) -> Plan:
             if label in read_sets and isinstance(read_sets[label], int):
                 view_of = read_sets[label]
     tags = set(op.tags)
-    key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
-    composite = name not in OPS and name not in ASKED
-    composite = composite and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
     if name in SILENT_VIEWS:
         view_of = 0
-    kind = "write" if writes else "view" if view_of is not None else "pure"
     types = [str(result.type) for result in schema.returns]
     return Plan(
         op,
         name,
-        "composite" if composite else kind,
+        _kind(op, name, bool(writes), view_of is not None),
         OPS.get(name),
         arguments,
         tuple(writes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from .python_kernels import OURS
+from ..graph.schema import OURS
 
 # The operators live as long as this object.
 _LIBRARY = torch.library.Library(OURS, "FRAGMENT")

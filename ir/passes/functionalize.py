@@ -18,11 +18,10 @@ from ..errors import NoRule
 from ..graph.effects import Facts, facts_of, is_fresh, reads, root, writes
 from ..graph.interpreter import substitute
 from ..graph.layout import is_dense
-from ..graph.nodes import Graph, Meta, Node
+from ..graph.nodes import Graph, Meta, Node, meta_args
 from ..graph.schema import plan_of
 from ..ops.infer import infer
 from ..symbolic.expr import Undecided, is_symbolic
-from ..trace.recorder import meta_args
 from .defer_writes import put_back
 
 aten = torch.ops.aten

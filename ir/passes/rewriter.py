@@ -20,11 +20,10 @@ import torch
 from ..errors import NoRule
 from ..graph.effects import Facts, facts_of, operands, root
 from ..graph.interpreter import substitute
-from ..graph.nodes import Graph, Meta, Node
+from ..graph.nodes import Graph, Meta, Node, meta_args
 from ..graph.schema import plan_of
 from ..ops.infer import infer
 from ..symbolic.expr import Undecided
-from ..trace.recorder import meta_args
 
 aten = torch.ops.aten
 Rule = Callable[["Rewriter", Node], Node | None]

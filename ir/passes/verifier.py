@@ -11,12 +11,11 @@ from typing import Any
 
 from ..errors import NoRule
 from ..graph.effects import is_random, operands, root, uses, writes
-from ..graph.nodes import Graph, Meta, Node, Ref
+from ..graph.nodes import Graph, Meta, Node, Ref, meta_args
 from ..graph.opdef import OPS
 from ..graph.printing import node_text, type_text
 from ..graph.schema import plan_of
 from ..symbolic.expr import hints
-from ..trace.recorder import meta_args
 
 
 class BrokenGraph(AssertionError):

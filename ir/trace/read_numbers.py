@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import DataDependent
+from ..graph.nodes import meta_args
 from ..graph.schema import plan_of
 from ..location import Location
 from ..ops.data_sizes import SIZED
 from ..symbolic.expr import Symbol, symbols_of
 from .ghost import Ghost, Store, make_ghost
-from .recorder import SPECIAL, Recorder, meta_args
+from .recorder import SPECIAL, Recorder
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -55,18 +56,19 @@ def read_size(
     kwargs: dict[str, Any] | None = None,
     where: Location | None = None,
 ) -> Any:
-    """fn(*args) with a result whose first size data decide: a symbol that the graph reads."""
+    """fn(*args) with results of sizes that data decide: symbols that the graph reads."""
     made: list[Symbol] = []
     tracer.sized = made
     try:
         result = tracer.run(fn, args, kwargs, where)
     finally:
         tracer.sized = None
-    parts = result if isinstance(result, tuple) else (result,)
+    parts = result if isinstance(result, (tuple, list)) else (result,)
+    shapes = [(one, one._node.meta.shape) for one in parts if type(one) is Ghost]
     for symbol in made:
-        held = next(part for part in parts if symbol in part._node.meta.shape[:1])
-        tracer.facts.symbols[symbol] = ("data", held, 0)
-        tracer.bind(symbol, held, where, 0)
+        held, dim = next((one, s.index(symbol)) for one, s in shapes if symbol in s)
+        tracer.facts.symbols[symbol] = ("data", held, dim)
+        tracer.bind(symbol, held, where, dim)
     return result
 
 

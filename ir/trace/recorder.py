@@ -20,7 +20,7 @@ import torch
 from ..errors import DataDependent, Unsupported
 from ..graph.effects import can_wait, root
 from ..graph.layout import check_memory, check_places, is_contiguous, is_dense, overlap
-from ..graph.nodes import Meta, Node
+from ..graph.nodes import Meta, Node, meta_args
 from ..graph.schema import RESHAPED, Plan, plan_of
 from ..location import Location
 from ..ops.infer import infer
@@ -36,16 +36,6 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 _nodes_of_autograd = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
-
-
-def meta_args(value: Any) -> Any:
-    """Operands with a Meta for each Node."""
-    kind = type(value)
-    if kind is Node:
-        return value.meta
-    if kind is tuple:
-        return tuple([meta_args(item) for item in value])
-    return value
 
 
 NUMBERS = frozenset({int, float, bool, complex})
@@ -142,7 +132,7 @@ class Recorder:
             return special(self, op, args, kwargs)
         if plan.kind == "composite":
             return self._decompose(op, args, kwargs)
-        if plan.dynamic:
+        if plan.dynamic and plan.kind != "library":
             shape = torch.Tag.dynamic_output_shape in plan.op.tags
             raise DataDependent(plan.name, f"{plan.name} depends on tensor data", shape)
         if plan.metadata:

@@ -37,7 +37,7 @@ from ..program.program import (
     View,
 )
 from ..program.registers import NotNative, Registers, values_of
-from . import aten_calls
+from . import aten_calls, promises
 from .grad_mode import keeping, saves
 
 _BUMP_VERSION = "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"
@@ -126,7 +126,13 @@ def call_form(
         f"{name}={_written(value, names, numbers)}" for name, value in step.kwargs.items()
     ]
     parameters = ", ".join([*(f"t{slot}" for slot in slots), *numbers.values()])
-    text = f"lambda {parameters}: results(op({', '.join(arguments)}))"
+    call = f"op({', '.join(arguments)})"
+    if step.promised is not None:
+        names["kept"] = promises.keeper(step.op)
+        given = ", ".join(f"t{slot}" for slot in slots)
+        call = f"kept({call}, {_written(step.promised, names, numbers)}, [{given}])"
+        parameters = ", ".join([*(f"t{slot}" for slot in slots), *numbers.values()])
+    text = f"lambda {parameters}: results({call})"
     return eval(text, names), slots, tuple(numbers)
 
 

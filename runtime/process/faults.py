@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import REPORT_IT, Begun, CheckError, InternalError, ObservedSaving
+from ..errors import REPORT_IT, Begun, CheckError, InternalError, ObservedSaving, Untrue
 from ..events.events import RanPlain
 from ..events.loggers import LOGGER
 from .fault_origin import is_ours
@@ -64,6 +64,8 @@ def of_a_run(name: str, error: BaseException, ours: bool | None = None) -> RanPl
         return RanPlain(
             code="PL209", reason="active: saved-tensor hooks, and the frame has effects"
         )
+    if isinstance(error, Untrue):
+        return RanPlain(code="GB143", reason=str(error))
     reason = f"{type(error).__name__}: {error}"
     if not (is_ours(error) if ours is None else ours):
         return RanPlain(code="GB108", reason=reason)

@@ -117,12 +117,14 @@ class Otherwise:
 class Aten:
     """Call an ATen operator without autograd: `results = op(*args, **kwargs)`. Arguments may
     contain `Slot`s and expressions, also in nested lists. results[i] is the slot of result i, or
-    None if it is unused or not a tensor."""
+    None if it is unused or not a tensor. `promised`: of an operator of another library, what its
+    results look like by its fake rule (`runtime.executor.promises`)."""
 
     op: Any  # torch._ops.OpOverload
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: tuple[int | None, ...]
+    promised: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -497,6 +497,21 @@ def a_disabled_function_of_the_program():
     return f, (t(),)
 
 
+@torch.library.custom_op("graft_every_code::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@raises("GB143")
+def an_operator_without_a_fake_rule():
+    def f(x):
+        y = x + 1
+        y = torch.ops.graft_every_code.doubled(y)  # GB143
+        return y * 2
+
+    return f, (t(),)
+
+
 class Key:
     def __init__(self, n):
         self.n = n
