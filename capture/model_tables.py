@@ -34,7 +34,7 @@ from .models import builtins, conversions, iterators, stdlib
 from .operations import attribute_readers
 from .torch_models import calls, state_queries
 from .types import classes
-from .values.registry import models_in
+from .values.registry import models_in, models_of_module
 
 
 def _named(holder: Any, *beginnings: str) -> list[Any]:
@@ -94,5 +94,11 @@ LATE: dict[str, list[Any]] = {
     ],
     "torch_models.optimizer_rules": [*_named(torch, "_fused_"), *_steps()],
 }
+# Module -> the modules of torch that programs import, of whose functions it has models.
+OF_MODULES: dict[str, list[str]] = {
+    "operator_models.flex_attention": ["torch.nn.attention.flex_attention"],
+}
+for _module, _names in OF_MODULES.items():
+    models_of_module(f"{__package__}.{_module}", *_names)
 for _module, _callables in LATE.items():
     models_in(f"{__package__}.{_module}", *_callables)

@@ -7,6 +7,7 @@ that has the model (`models_in`): that module is imported when the callee is fir
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable
 from importlib import import_module
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from ...runtime.process.wrappers import TORCH_FOLDER
 from .value import Const, Value
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ Model = Callable[["Machine", Args, Kwargs], Value]
 BUILTINS: dict[Any, Model] = {}
 # Callable -> the name of the module that registers its model, until that module is imported.
 _PLACES: dict[Any, str] = {}
+# Module of torch that programs import -> the name of the module with models of its functions.
+_OF_MODULES: dict[str, str] = {}
 _CAPTURE = __name__.removesuffix("values.registry")
 # Special method of a modelled type -> an equivalent callable.
 DUNDERS: dict[str, Any] = {}
@@ -51,6 +55,9 @@ def model_of(real: Any) -> Model | None:
     if type(real) not in _HASHED:
         return None
     place = _PLACES.get(real)
+    if place is None and type(real) is types.FunctionType and real.__module__ in _OF_MODULES:
+        place = _OF_MODULES[real.__module__]
+        place = None if place in sys.modules else place
     if place is not None:
         _load(place)
     return BUILTINS.get(real)
@@ -61,16 +68,29 @@ def models_in(place: str, *functions: Any) -> None:
     _PLACES.update(dict.fromkeys(functions, place))
 
 
+def models_of_module(place: str, *names: str) -> None:
+    """Note that the module `place` registers models of functions of these modules of torch, which
+    are imported when the program imports them."""
+    _OF_MODULES.update(dict.fromkeys(names, place))
+
+
 def _load(place: str) -> None:
     """Import a module of models. What the program has put in the place of a noted callable since
     gets no model."""
     before = set(BUILTINS)
     import_module(place)
     for function in BUILTINS.keys() - before:
-        if function not in _PLACES and not _is_ours(function):
+        if function not in _PLACES and not _is_ours(function) and not _is_torchs(function):
             del BUILTINS[function]
     for function in [one for one, name in _PLACES.items() if name == place]:
         del _PLACES[function]
+
+
+def _is_torchs(function: Any) -> bool:
+    """Whether this is a function of one of the modules of `models_of_module`, by its file."""
+    if type(function) is not types.FunctionType or function.__module__ not in _OF_MODULES:
+        return False
+    return function.__code__.co_filename.startswith(TORCH_FOLDER)
 
 
 def _is_ours(function: Any) -> bool:
