@@ -111,11 +111,13 @@ def early_exit(jit: Wrap) -> Callable[[int], Any]:
             self.limit = 0.16
 
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-            for depth, (layer, head) in enumerate(zip(self.layers, self.heads, strict=True)):
+            depth = 0
+            for layer, head in zip(self.layers, self.heads, strict=True):
                 x = torch.relu(layer(x))
                 chances = head(x).softmax(-1)
                 if chances.max().item() > self.limit:
                     break
+                depth += 1
             return chances, depth
 
     model = Exits().eval()
@@ -181,7 +183,9 @@ def clusters(jit: Wrap) -> Callable[[int], Any]:
     @jit
     def kmeans(points: torch.Tensor, k: int, limit: float = 1e-3) -> tuple[torch.Tensor, int]:
         centres = points[random.sample(range(len(points)), k)]
-        for step in range(20):
+        steps = 0
+        while steps < 20:
+            steps += 1
             nearest = torch.cdist(points, centres).argmin(1)
             fresh = []
             for at in range(k):
@@ -191,7 +195,7 @@ def clusters(jit: Wrap) -> Callable[[int], Any]:
             centres = torch.stack(fresh)
             if moved < limit:
                 break
-        return centres, step
+        return centres, steps
 
     return lambda call: kmeans(torch.randn(300, 2) + torch.randint(0, 3, (300, 1)) * 3, 3)
 
@@ -264,7 +268,9 @@ def replay(jit: Wrap) -> Callable[[int], Any]:
 
 
 def penalty(jit: Wrap) -> Callable[[int], Any]:
-    judge = nn.Sequential(nn.Linear(16, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 1))
+    judge = nn.Sequential(
+        nn.Linear(16, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 1)
+    )
     optimizer = torch.optim.Adam(judge.parameters(), lr=1e-4)
     score = jit(judge.forward)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .context import current_context
-from .dispatch import frame_policy
+from .dispatch import frame_policy, paying
 from .dispatch.resume_functions import first_state
 from .dispatch.shared_entries import SHARED
 from .dispatch.unit import UNITS, Unit, check, on_rerun
@@ -374,5 +374,6 @@ _native.set_callbacks(
     policy=frame_policy.policy,
     state_for=frame_policy.state_for_code,
     on_rerun=on_rerun,
+    judged=paying.judged,
     check=check if SESSION.options.check else None,
 )

@@ -232,6 +232,15 @@ _TABLE: tuple[Code, ...] = (
          "another thread changed something that the frame depends on while the frame was being"
          " compiled; that call runs as it would without graftjit",
          "nothing; the next calls try again"),
+    Code("PL214", "slower than plain Python",
+         "calls that ran as written, between those that ran compiled, were faster beyond doubt;"
+         " calls that this entry answers run as written now, and few of them are compared again",
+         "remove the breaks that the report names, or jit only the parts that compute much;"
+         " JitConfig(never_slower=False) keeps it compiled"),
+    Code("PL215", "recompiles that do not pay",
+         "compiling anew took more time than its entries can save, since few of them answer a"
+         " second call; calls that no entry answers run as written until that has changed",
+         "pass what varies as a tensor; the recompiles in the report name it"),
     # Fallbacks
     Code("FB301", "gradient by autograd: operators by ATen, one by one",
          "a gradient is needed that only autograd itself can compute: a result is a leaf that the"

@@ -32,7 +32,7 @@ from ..runtime.process.session import SESSION
 from ..runtime.report import timings
 from ..runtime.weak_callbacks import until_exit
 from . import lazy_modules as lazy
-from . import unit_events
+from . import paying, unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Eviction, change_of
 from .refusals import refused
@@ -95,6 +95,7 @@ class Unit:
                 state.origin = origin and weakref.ref(first_state(origin))
                 state.resumes = {}
                 state.eviction = Eviction(self.config.recompile_limit)
+                state.budget = paying.Budget()
                 # Evidence of values that vary between calls, from the first miss on.
                 state.varied = None
                 # For a resume function: its lines, and the break before it.
@@ -165,6 +166,7 @@ class Unit:
                 self._forget(entry)
             state.clear()
             state.eviction = Eviction(state.eviction.limit, state.eviction.warned)
+            state.budget = paying.Budget()
             state.varied = None
             if self.shared is not None:
                 self.shared.place(_at(state)).varied = None
@@ -246,6 +248,12 @@ class Unit:
             with SESSION.working_for(state, state.code.co_qualname):
                 SESSION.emit(event)
 
+    def _tell_unpaid(self, state: Any, reason: str) -> None:
+        """Report once that recompiles are put off; the numbers in the reason change."""
+        if paying.UNPAID not in state.reported:
+            state.reported.add(paying.UNPAID)
+            self._tell_plain(state, paying.UNPAID, reason)
+
     def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -258,6 +266,10 @@ class Unit:
                 adopted = self._adopted(state, code, view)
                 if adopted is not None:
                     return adopted
+                unpaid = paying.put_off(state, first_state(state), self.config)
+                if unpaid is not None:
+                    self._tell_unpaid(state, unpaid)
+                    return None
                 change = change_of(state.entries, view)
                 if not state.eviction.worth(change):
                     times = f"combinations that occurred fewer than {state.eviction.times} times"
@@ -299,6 +311,7 @@ class Unit:
             )
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
+        first_state(state).budget.add(spent, again=bool(state.entries))
         self._accept(made)
         self._check_own_frame(made, view)
         if change is not None:
@@ -368,6 +381,7 @@ class Unit:
         stages["guards"] = time.perf_counter() - started
         unit_events.captured(state, code, made, stages)
         observers.publish(lambda: observers.published(state, made, resumes.made, stages))
+        paying.arm(state, entry, self.config)
         state.add(entry)
         # Such a frame may inspect any values, so its recipe is not shared.
         looks = made.plain is not None and made.plain.code == "GB132"
@@ -393,6 +407,7 @@ class Unit:
         self._make_room(state, None)
         emit_adopted(recipe)
         timings.follow_too(state, recipe.followed)
+        paying.arm(state, entry, self.config)
         state.add(entry)
         return entry
 

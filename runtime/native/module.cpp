@@ -20,7 +20,8 @@ using Init = int (*)(PyObject *);
 const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init,
                       ambient_init,     cuda_driver_init, program_init, guards_init,
                       iterators_init,   entry_init,      state_init,  callable_init,
-                      tail_init,        hook_init,       clocks_init, native_hooks_init};
+                      tail_init,        hook_init,       clocks_init, native_hooks_init,
+                      trials_init};
 
 }  // namespace
 

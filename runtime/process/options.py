@@ -187,6 +187,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "background": ((bool,), "True or False"),
     "tune": ((bool,), "True or False"),
     "claims_compiling": ((bool,), "True or False"),
+    "never_slower": ((bool,), "True or False"),
     "recompile_limit": ((int,), "a whole number of at least 1"),
     "memory_budget": (
         (float, int, type(None)),
@@ -246,6 +247,8 @@ class JitConfig(metaclass=_CheckedNames):
     claims_compiling  True: `torch.compiler.is_compiling()` returns True during capture, so that the
                       program takes its path for compilers; False: it returns what it does in plain
                       Python
+    never_slower      True: a few calls run as written, and where that is faster for good, all do;
+                      recompiles are made as long as their entries are used; False: neither
     """
 
     jit_level: str = "O1"
@@ -258,6 +261,7 @@ class JitConfig(metaclass=_CheckedNames):
     claims_compiling: bool = False
     memory_budget: float | int | None = None
     segments: int | tuple[int, ...] | None = None
+    never_slower: bool = True
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():

@@ -897,6 +897,8 @@ def gone():
 ELSEWHERE: dict[str, str] = {
     "PL212": "tests/dispatch/test_threads.py",
     "PL213": "tests/dispatch/test_threads.py",
+    "PL214": "tests/dispatch/test_paying.py",
+    "PL215": "tests/dispatch/test_paying.py",
     "FB307": "tests/runtime/store/test_kernel_store.py",
     "FB308": "tests/runtime/store/test_kernel_store.py",
     "FB313": "tests/runtime/store/test_kernel_store.py",

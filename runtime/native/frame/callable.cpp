@@ -24,11 +24,14 @@ struct Callable {
 
 // --- calls ---------------------------------------------------------------------------------------
 
-// Runs the original function. `extent`: the hook looks up frames inside it, but not this one again.
+// Runs the original function. `outcome`: whether the hook looks up frames inside it; this one is not
+// looked up again.
 PyObject *call_plain(CodeState *state, PyObject *function, PyObject *const *args, size_t nargsf,
-                     PyObject *kwnames, bool extent) {
+                     PyObject *kwnames, const Outcome &outcome) {
     std::optional<Extent> scope;
-    if (extent) scope.emplace(state->config);
+    std::optional<LookupScope> off;
+    if (outcome.extent) scope.emplace(state->config);
+    if (outcome.alone) off.emplace(Lookup::off);
     if (lookup_is_on()) this_thread.skip = PyFunction_GET_CODE(function);
     return call_frame(function, args, nargsf, kwnames);
 }
@@ -68,7 +71,7 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
         return nullptr;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if (self->state->disabled || is_watched(self->state, code))
-        return call_plain(self->state, self->function, args, nargsf, kwnames, false);
+        return call_plain(self->state, self->function, args, nargsf, kwnames, {});
     Ref state(Py_NewRef((PyObject *)self->state));
     CallSample sample(((CodeState *)state.get())->clock);
     View view{args, n, function->func_globals, function->func_builtins, function->func_closure};
@@ -81,18 +84,18 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
         if (binding == Binding::error) return nullptr;
         if (binding == Binding::refused) {
             auto *known = (CodeState *)state.get();
-            return sample.done(call_plain(known, self->function, args, nargsf, kwnames, false));
+            return sample.done(call_plain(known, self->function, args, nargsf, kwnames, {}));
         }
         view.locals = bound.values;
         view.n_locals = bound.n;
         outcome = answer((CodeState *)state.get(), view, &self->cache);
     }
-    if (!outcome.plain) return sample.done(run_tails(outcome.result));
+    auto *asked = (CodeState *)state.get();
+    if (!outcome.plain) return sample.done(ended(asked, outcome, run_tails(outcome.result)));
     CallSample plain;
-    plain.begin_plain(((CodeState *)state.get())->clock);
-    PyObject *given =
-        call_plain((CodeState *)state.get(), self->function, args, nargsf, kwnames, outcome.extent);
-    return sample.done(plain.done(given));
+    plain.begin_plain(asked->clock);
+    PyObject *given = call_plain(asked, self->function, args, nargsf, kwnames, outcome);
+    return sample.done(plain.done(ended(asked, outcome, given)));
 }
 
 // The code of a resume function as a function with this closure; a new reference.
@@ -126,7 +129,7 @@ PyObject *call_resume(PyObject *object, PyObject *const *args, size_t nargsf, Py
     Ref function(resume_function(self, closure));
     if (!function) return nullptr;
     return call_plain((CodeState *)state.get(), function.get(), args + 1, (size_t)(n - 1), nullptr,
-                      outcome.extent);
+                      outcome);
 }
 
 // --- attributes ----------------------------------------------------------------------------------

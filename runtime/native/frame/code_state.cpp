@@ -120,17 +120,33 @@ bool drop_for_rerun(CodeState *state, Entry *entry) {
     return (bool)result;
 }
 
+// Runs a call as written, because that is faster or because nothing more is compiled for now. The
+// longer that goes on, the fewer calls are looked at.
+Outcome leave_alone(CodeState *state) {
+    constexpr uint32_t SOME = 16, MOST = 255;
+    if (++state->streak > SOME) state->skip = std::min(state->streak, MOST);
+    return {nullptr, true, false, true};
+}
+
 Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *const *inputs,
                   FunctionCache *cache) {
     entry->hits++;
     if (entry->kind == Kind::plain) return {nullptr, true, (bool)entry->extent};
+    Sample sample = entry->hits < entry->trial_at ? Sample::none : trial_begins(entry);
+    if (entry->slower && sample == Sample::none) return leave_alone(state);
+    bool trial = sample != Sample::none;
+    if (sample == Sample::plain) return {nullptr, true, false, true, trial};
+    if (state->streak != 0) state->streak = 0;
     LookupScope off(Lookup::off);
     ConfigScope config(state->config);
-    if (entry->kind == Kind::code) return {entry_run_code(entry, view, cache)};
+    if (entry->kind == Kind::code)
+        return {entry_run_code(entry, view, cache), false, false, false, trial};
     bool ran = false;
     PyObject *result = entry_run_direct(entry, inputs, &ran);
-    if (result == nullptr && !ran && drop_for_rerun(state, entry)) return {nullptr, true};
-    return {result};
+    if (result != nullptr || ran || !drop_for_rerun(state, entry))
+        return {result, false, false, false, trial};
+    if (trial) trial_spoil();
+    return {nullptr, true, false, false, trial};
 }
 
 enum class Tried { holds, fails, error };
@@ -174,6 +190,7 @@ Ref ask_for_entry(CodeState *state, const View &view) {
     Ref entry(PyObject_Vectorcall(miss.get(), arguments, 4, nullptr));
     this_thread.capturing = capturing.up;
     if (!entry || entry.get() == Py_None) return Ref();
+    trial_spoil();
     if (Py_TYPE(entry.get()) == entry_type) return entry;
     PyErr_Format(PyExc_TypeError, "miss returned %s, not an Entry or None",
                  Py_TYPE(entry.get())->tp_name);
@@ -181,6 +198,10 @@ Ref ask_for_entry(CodeState *state, const View &view) {
 }
 
 Outcome answer_miss(CodeState *state, const View &view, FunctionCache *cache) {
+    if (state->paused_until != 0 && clock_now() < state->paused_until) {
+        state->misses++;
+        return leave_alone(state);
+    }
     Ref entry = ask_for_entry(state, view);
     if (!entry) return {nullptr, PyErr_Occurred() == nullptr};
     Outcome outcome;
@@ -298,6 +319,8 @@ PyObject *state_remove(CodeState *self, PyObject *entry) {
 
 PyObject *state_clear_method(CodeState *self, PyObject *) {
     if (!replace_entries(self, PyTuple_New(0))) return nullptr;
+    self->skip = self->streak = 0;
+    self->paused_until = 0;
     self->clock.whole = self->clock.inside = self->clock.gap = self->clock.plain = {};
     Py_RETURN_NONE;
 }
@@ -323,7 +346,16 @@ PyObject *state_plain_times(CodeState *self, PyObject *) {
     return Py_BuildValue("Id", (unsigned)plain.n, (double)plain.median());
 }
 
+// Leaves misses to plain Python for so many seconds.
+PyObject *state_pause(CodeState *self, PyObject *seconds) {
+    double span = PyFloat_AsDouble(seconds);
+    if (span == -1.0 && PyErr_Occurred()) return nullptr;
+    self->paused_until = clock_now() + (uint64_t)(std::max(span, 0.0) * 1e9);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef state_methods[] = {
+    {"pause", (PyCFunction)state_pause, METH_O, "pause(seconds): leave misses to plain Python"},
     {"plain_times", (PyCFunction)state_plain_times, METH_NOARGS,
      "(samples, seconds of a call that ran as written)"},
     {"times", (PyCFunction)state_times, METH_NOARGS,
@@ -395,21 +427,24 @@ void set_callback(PyObject *&place, PyObject *value) {
 }
 
 PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
-    static const char *names[] = {"policy", "state_for", "check", "on_rerun", nullptr};
+    static const char *names[] = {"policy", "state_for", "check", "on_rerun", "judged", nullptr};
     PyObject *policy = nullptr, *state_for = nullptr, *check = nullptr, *on_rerun = nullptr;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", (char **)names, &policy, &state_for,
-                                     &check, &on_rerun))
+    PyObject *judged = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOOO", (char **)names, &policy, &state_for,
+                                     &check, &on_rerun, &judged))
         return nullptr;
     auto or_none = [](PyObject *callback) { return callback == nullptr ? Py_None : callback; };
-    Ref before(Py_BuildValue("{s:O,s:O,s:O,s:O}", "policy", or_none(callbacks.policy), "state_for",
-                             or_none(callbacks.state_for), "check", or_none(callbacks.check),
-                             "on_rerun", or_none(callbacks.on_rerun)));
+    Ref before(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O}", "policy", or_none(callbacks.policy),
+                             "state_for", or_none(callbacks.state_for), "check",
+                             or_none(callbacks.check), "on_rerun", or_none(callbacks.on_rerun),
+                             "judged", or_none(callbacks.judged)));
     if (!before) return nullptr;
     if (policy != nullptr) callbacks.policy_epoch++;
     set_callback(callbacks.policy, policy);
     set_callback(callbacks.state_for, state_for);
     set_callback(callbacks.check, check);
     set_callback(callbacks.on_rerun, on_rerun);
+    set_callback(callbacks.judged, judged);
     return before.release();
 }
 
@@ -421,12 +456,16 @@ PyMethodDef module_methods[] = {
     {"config_of_thread", config_of_thread, METH_NOARGS,
      "the number of the configuration that frames are compiled by here"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
-     "set_callbacks(*, policy, state_for, check, on_rerun) -> what was set before; None takes one away"},
+     "set_callbacks(*, policy, state_for, check, on_rerun, judged) -> what was set before; None takes one away"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 Outcome answer(CodeState *state, const View &view, FunctionCache *cache) {
+    if (state->skip > 0) {
+        state->skip--;
+        return {nullptr, true, false, true};
+    }
     Search search{state, view, cache, Ref(Py_NewRef(state->entries))};
     Py_ssize_t n = PyTuple_GET_SIZE(search.entries.get()), hint = state->hint < n ? state->hint : 0;
     if (n > 0 && search.ask(hint)) return search.outcome;

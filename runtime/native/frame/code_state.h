@@ -22,6 +22,9 @@ struct CodeState {
     EntryMemo *memo;
     unsigned long long misses;
     CallClock clock;
+    // Calls that are left to plain Python without a look, and how often that was decided in a row.
+    uint32_t skip, streak;
+    uint64_t paused_until;  // the clock at which misses are answered again
     unsigned long long watched;  // calls that ran in plain Python because of a tracer or debugger
     char disabled;
     PyObject *dict;
@@ -36,6 +39,8 @@ struct Callbacks {
     PyObject *state_for = nullptr;  // (code) -> CodeState
     PyObject *check = nullptr;      // (state, entry, guards, locals, globals, closure, verdict)
     PyObject *on_rerun = nullptr;   // (state, entry, exception)
+    // (state, entry, slower, seconds compiled, seconds as written) -> whether to do it
+    PyObject *judged = nullptr;
     unsigned policy_epoch = 1;
 };
 extern Callbacks callbacks;
@@ -96,9 +101,17 @@ struct Outcome {
     PyObject *result = nullptr;
     bool plain = false;
     bool extent = false;  // plain, and the hook looks up frames inside
+    bool alone = false;   // plain, and the hook looks up no frame inside
+    bool trial = false;   // `trial_ends` must be told of it
 };
 
 Outcome answer(CodeState *state, const View &view, FunctionCache *cache);
+
+// The result of a call with this outcome, whose trial ends here.
+inline PyObject *ended(CodeState *state, const Outcome &outcome, PyObject *result) {
+    if (outcome.trial) trial_ends(state, result != nullptr);
+    return result;
+}
 
 // Makes the code object own this state, in place of the one with the same configuration; null:
 // drops all its states.

@@ -241,6 +241,7 @@ PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     self->rows = rows == nullptr ? PyTuple_New(0) : Py_NewRef(rows);
     self->data = Py_NewRef(Py_None);
     self->rerun = (char)rerun;
+    self->trial_at = ~0ull;
     self->extent = (char)extent;
     if (self->name != nullptr && self->rows != nullptr &&
         set_up(self, kind, target, tree, n_program_inputs))
@@ -277,6 +278,7 @@ void entry_dealloc(Entry *self) {
         clear_tree(*self->tree);
         delete self->tree;
     }
+    delete self->trials;
     type->tp_free((PyObject *)self);
     Py_DECREF(type);
 }
@@ -295,6 +297,26 @@ PyObject *entry_repr(Entry *self) {
                                 self->hits);
 }
 
+PyObject *entry_arm(Entry *self, PyObject *) {
+    trials_arm(self);
+    Py_RETURN_NONE;
+}
+
+// (samples, seconds) of compiled calls and of calls as written since the last verdict, the samples of
+// neither, and the ratio of the times at the latest judgement (0: there was none).
+PyObject *entry_trials(Entry *self, PyObject *) {
+    const Trials none{}, &trials = self->trials == nullptr ? none : *self->trials;
+    return Py_BuildValue("IdIdId", trials.compiled.n, trials.compiled.seconds(), trials.plain.n,
+                         trials.plain.seconds(), trials.lost, trials.ratio);
+}
+
+PyMethodDef entry_methods[] = {
+    {"trials", (PyCFunction)entry_trials, METH_NOARGS,
+     "since the last verdict: (samples, seconds) compiled, the same as written, samples lost, ratio"},
+    {"arm", (PyCFunction)entry_arm, METH_NOARGS,
+     "try some of its calls in plain Python, and run all of them so if that is faster"},
+    {nullptr, nullptr, 0, nullptr}};
+
 PyGetSetDef entry_getset[] = {
     {"kind", (getter)entry_get_kind, nullptr, "direct, code or plain", nullptr},
     {"guard_time", (getter)entry_get_guard_time, nullptr, "(samples, seconds of a check that held)",
@@ -309,6 +331,7 @@ PyMemberDef entry_members[] = {
     {"rows", T_OBJECT_EX, offsetof(Entry, rows), 0, "the guard rows, for reports and the mirror"},
     {"name", T_OBJECT_EX, offsetof(Entry, name), 0, "for reports"},
     {"data", T_OBJECT_EX, offsetof(Entry, data), 0, "whatever its maker wants to keep with it"},
+    {"slower", T_BOOL, offsetof(Entry, slower), 0, "than plain Python: its calls run as written"},
     {"rerun", T_BOOL, offsetof(Entry, rerun), 0, "after an error, run once in plain Python"},
     {"extent", T_BOOL, offsetof(Entry, extent), 0, "plain: look up the frames inside"},
     {nullptr, 0, 0, 0, nullptr}};
@@ -320,6 +343,7 @@ PyType_Slot entry_slots[] = {
     {Py_tp_clear, (void *)entry_clear},
     {Py_tp_repr, (void *)entry_repr},
     {Py_tp_getset, entry_getset},
+    {Py_tp_methods, entry_methods},
     {Py_tp_members, entry_members},
     {Py_tp_doc,
      (void *)"Entry(kind, guards, target=None, tree=None, n_program_inputs=-1, name='', rows=(), "

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "executor/sampling.h"
+#include "frame/trials.h"
 #include "guards/guard_program.h"
 
 enum class Kind { direct, code, plain };
@@ -22,6 +23,9 @@ struct Entry {
     bool target_is_program;
     Py_ssize_t n_program_inputs;
     unsigned long long hits;
+    unsigned long long trial_at;  // hits at which the next trial is due
+    Trials *trials;               // null: it is never tried
+    char slower;                  // than plain Python: its calls run as written
     Ring checked;  // seconds of successful checks in sampled calls
     char rerun;  // a failed direct run may be repeated in plain Python, since it changed nothing
     char extent;  // plain: the hook looks up frames inside

@@ -105,10 +105,12 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
     if (outcome.plain) {
         CallSample plain;
         if (state) plain.begin_plain(((CodeState *)state.get())->clock);
-        return sample.done(plain.done(pass_on(thread, frame, throwflag)));
+        LookupScope scope(outcome.alone ? Lookup::off : this_thread.lookup);
+        PyObject *result = pass_on(thread, frame, throwflag);
+        return sample.done(plain.done(ended((CodeState *)state.get(), outcome, result)));
     }
-    return finish_frame(thread, frame, sample.done(run_tails(outcome.result)), exit_code,
-                        exit_index);
+    PyObject *result = ended((CodeState *)state.get(), outcome, run_tails(outcome.result));
+    return finish_frame(thread, frame, sample.done(result), exit_code, exit_index);
 }
 
 // --- installing ----------------------------------------------------------------------------------

@@ -250,11 +250,9 @@ PyMethodDef methods[] = {
 // the last element, of four words each; it is empty if these are equal.
 bool saving_hooks_active() {
     using Saving = void *const *(*)();
-    static const Saving state =
-        torch_api.library == nullptr
-            ? nullptr
-            : (Saving)dlsym(torch_api.library,
-                            "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
+    if (torch_api.library == nullptr) return false;
+    static const auto state = (Saving)dlsym(
+        torch_api.library, "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
     if (state == nullptr) return false;
     void *const *hooks = state();
     return hooks[2] != hooks[6];
