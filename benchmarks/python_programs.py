@@ -1,8 +1,9 @@
-"""Programs with Python in them, never slower than eager: `python -m benchmarks.python_programs [NAME...] [--calls 2000]`.
+"""Programs with Python in them, beside eager: `python -m benchmarks.python_programs [NAME...]`.
 
-Twelve programs as users write them: branches on data, random numbers of Python, loops until something holds, lists that grow.
-Each runs in plain Python and jitted, a call of one after a call of the other, with the same seeds. The table has the
-processor time of both (compilers included), and two ratios: of the calls after the first second, and of all calls.
+Twelve programs as users write them: branches on data, random numbers of Python, loops until
+something holds, lists that grow. Each runs in plain Python and jitted, some calls of one after some
+calls of the other, with the same seeds. The table has the processor time of both (compilers
+included), and two ratios: of the calls after the first second, and of all calls.
 """
 
 from __future__ import annotations

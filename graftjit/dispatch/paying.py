@@ -1,4 +1,4 @@
-"""What pays: entries that are slower than plain Python, and recompiles that cost more than they save.
+"""What pays: entries that are slower than plain Python, and recompiles that cost more than they win.
 
 In: an entry that was just made, the verdict of its trials (`runtime/native/frame/trials.h`), and a
 miss. Out: entries that are armed, given up and taken up again; whether to compile now; the events.

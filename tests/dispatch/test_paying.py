@@ -1,4 +1,4 @@
-"""What does not pay is given up: entries that are slower than plain Python, recompiles that are not used again."""
+"""What does not pay is given up: entries slower than plain Python, recompiles without use."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ struct Callable {
 
 // --- calls ---------------------------------------------------------------------------------------
 
-// Runs the original function. `outcome`: whether the hook looks up frames inside it; this one is not
-// looked up again.
+// Runs the original function. `outcome`: whether the hook looks up frames inside it. It does not
+// look up this one again.
 PyObject *call_plain(CodeState *state, PyObject *function, PyObject *const *args, size_t nargsf,
                      PyObject *kwnames, const Outcome &outcome) {
     std::optional<Extent> scope;
@@ -93,9 +93,11 @@ PyObject *call_function(PyObject *object, PyObject *const *args, size_t nargsf, 
     auto *asked = (CodeState *)state.get();
     if (!outcome.plain) return sample.done(ended(asked, outcome, run_tails(outcome.result)));
     CallSample plain;
-    plain.begin_plain(asked->clock);
+    if (!outcome.trial) plain.begin_plain(asked->clock);
     PyObject *given = call_plain(asked, self->function, args, nargsf, kwnames, outcome);
-    return sample.done(plain.done(ended(asked, outcome, given)));
+    // Reports tell what calls take that are not tried.
+    if (outcome.trial) return ended(asked, outcome, given);
+    return sample.done(plain.done(given));
 }
 
 // The code of a resume function as a function with this closure; a new reference.

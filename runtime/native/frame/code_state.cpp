@@ -456,7 +456,8 @@ PyMethodDef module_methods[] = {
     {"config_of_thread", config_of_thread, METH_NOARGS,
      "the number of the configuration that frames are compiled by here"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
-     "set_callbacks(*, policy, state_for, check, on_rerun, judged) -> what was set before; None takes one away"},
+     "set_callbacks(*, policy, state_for, check, on_rerun, judged) -> what was set before; None takes "
+     "one away"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

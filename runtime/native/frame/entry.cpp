@@ -302,8 +302,8 @@ PyObject *entry_arm(Entry *self, PyObject *) {
     Py_RETURN_NONE;
 }
 
-// (samples, seconds) of compiled calls and of calls as written since the last verdict, the samples of
-// neither, and the ratio of the times at the latest judgement (0: there was none).
+// Samples and seconds of compiled calls and of calls as written since the last verdict; the samples
+// of neither; the ratio of the times at the latest judgement (0: there was none).
 PyObject *entry_trials(Entry *self, PyObject *) {
     const Trials none{}, &trials = self->trials == nullptr ? none : *self->trials;
     return Py_BuildValue("IdIdId", trials.compiled.n, trials.compiled.seconds(), trials.plain.n,
@@ -312,7 +312,7 @@ PyObject *entry_trials(Entry *self, PyObject *) {
 
 PyMethodDef entry_methods[] = {
     {"trials", (PyCFunction)entry_trials, METH_NOARGS,
-     "since the last verdict: (samples, seconds) compiled, the same as written, samples lost, ratio"},
+     "(samples and seconds compiled, the same as written, since the last verdict; lost; ratio)"},
     {"arm", (PyCFunction)entry_arm, METH_NOARGS,
      "try some of its calls in plain Python, and run all of them so if that is faster"},
     {nullptr, nullptr, 0, nullptr}};

@@ -104,10 +104,11 @@ PyObject *evaluate(PyThreadState *thread, Frame *frame, int throwflag) {
     }
     if (outcome.plain) {
         CallSample plain;
-        if (state) plain.begin_plain(((CodeState *)state.get())->clock);
+        if (state && !outcome.trial) plain.begin_plain(((CodeState *)state.get())->clock);
         LookupScope scope(outcome.alone ? Lookup::off : this_thread.lookup);
         PyObject *result = pass_on(thread, frame, throwflag);
-        return sample.done(plain.done(ended((CodeState *)state.get(), outcome, result)));
+        if (outcome.trial) return ended((CodeState *)state.get(), outcome, result);
+        return sample.done(plain.done(result));
     }
     PyObject *result = ended((CodeState *)state.get(), outcome, run_tails(outcome.result));
     return finish_frame(thread, frame, sample.done(result), exit_code, exit_index);

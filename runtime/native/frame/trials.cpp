@@ -13,7 +13,7 @@ constexpr unsigned long long FIRST = 8;  // hits before the first trial: caches 
 constexpr uint32_t ROUND = 4;            // samples of both kinds between two judgements
 constexpr uint32_t MOST = 64;            // samples of both kinds before an open question rests
 constexpr uint32_t MOST_LOST = 64;
-constexpr unsigned long long REST = 1000;  // hits between two questions, at least
+constexpr unsigned long long REST = 100;  // hits between two questions, at least
 constexpr double CLEARLY = 0.02;  // a difference of logarithms that counts
 constexpr double SURELY = 3.0;    // in standard errors
 // Times are known no better than to 2 %.
@@ -64,12 +64,13 @@ bool accepted(CodeState *state, Entry *entry, bool slower) {
     return answer && answer.get() == Py_True;
 }
 
-// The time until the next question: so long that the plain calls of a round cost one percent.
+// The time until the next question: so long that the plain calls of a round cost two percent,
+// and then ever longer, but not so long that a change of the program goes unnoticed.
 void rest(Entry *entry) {
     Trials &trials = *entry->trials;
     double lost = trials.ratio > 0 ? std::min(std::max(1 / trials.ratio, 1.0), 1e6) : 1.0;
-    auto cost = (unsigned long long)(100.0 * ROUND * lost);
-    entry->trial_at = entry->hits + std::max({REST, 8 * entry->hits, cost});
+    auto cost = (unsigned long long)(50.0 * ROUND * lost);
+    entry->trial_at = entry->hits + std::max({REST, 4 * entry->hits, cost});
     trials.compiled = trials.plain = {};
     trials.lost = 0;
 }
@@ -127,7 +128,7 @@ Sample trial_begins(Entry *entry) {
         return Sample::none;
     }
     Trials &trials = *entry->trials;
-    if (running.entry != nullptr) {
+    if (running.entry != nullptr || !sampling) {
         entry->trial_at = entry->hits + 1 + random_below(trials, 8);
         return Sample::none;
     }

@@ -38,8 +38,8 @@ enum class Sample { none, compiled, plain };
 // From now on, calls of the entry are tried.
 void trials_arm(Entry *entry);
 
-// Decides about a call of an entry whose turn has come, and starts its clock unless it returns none.
-// The caller passes the outcome of that call to `trial_ends`.
+// Decides about a call of an entry whose turn has come, and starts its clock unless it returns
+// none. The caller passes the outcome of that call to `trial_ends`.
 Sample trial_begins(Entry *entry);
 void trial_ends(CodeState *state, bool returned);
 

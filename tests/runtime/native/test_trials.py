@@ -1,4 +1,4 @@
-"""Trials: some calls of an armed entry are timed, a few run as written, and the faster of both is kept."""
+"""Trials: some calls of an armed entry are timed, a few run as written; the faster is kept."""
 
 from __future__ import annotations
 
