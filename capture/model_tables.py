@@ -68,6 +68,7 @@ LATE: dict[str, list[Any]] = {
         *(getattr(torch, f"{name}Tensor") for name in _TYPES),
         calls.GETTERS["data"],
     ],
+    "data_model.raising_checks": [torch._assert_async, torch._check],
     "models.output": [
         warnings.warn,
         *(getattr(logging.Logger, name) for name in _OF_LOGGERS),

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..ir.graph.nodes import Graph, Meta, Node
+from ..ir.ops.checks import leave_unless
 from ..ir.passes.defer_writes import put_back
 from ..runtime.cuda.graphs import Facts, Graphed
 from ..runtime.cuda.streams import CUDA
@@ -96,6 +97,8 @@ def _of_operator(step: Aten) -> Refusal | None:
     op = step.op
     if op is put_back:  # it is a copy
         return None
+    if op is leave_unless:
+        return "FB332", "a check of tensor data waits for the device"
     if not isinstance(op, torch._ops.OpOverload) or op.namespace not in _NAMESPACES:
         return "FB332", f"the effects of {op} are not known"
     name = str(op.overloadpacket)

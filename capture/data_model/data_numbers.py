@@ -1,18 +1,22 @@
-"""Numbers read from tensors that are not known before the graph runs: `loss.item()`.
+"""Numbers read from tensors that are not known before the graph runs: `loss.item()`, `bool(bad)`.
 
 In: a tensor of one element. Out: an unbound number (`values.symbolic_numbers`) that the graph reads
 when it runs; None where the frame has to break. Python's number is built from the tensor that the
-graph returns for it.
+graph returns for it. A comparison of such numbers is computed by the graph, too: what it decides is
+known at a branch (`raising_checks`).
 """
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...ir.graph.nodes import Node
 from ...ir.graph.schema import plan_of
+from ...ir.symbolic.expr import Symbol, bounds_of, kind_of
+from ...ir.symbolic.shape_env import COMPARED
 from ...ir.trace.read_numbers import numbers_read, read_number
 from ..values import symbolic_numbers
 from ..values.value import Const, Sequence, Tensor, Value
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 _MOST_ITEMS = 16  # of a list
 _WHOLE = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 _REAL = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
+_READ = _WHOLE | _REAL | {torch.bool}
+_EXACT = 1 << 53  # ints up to this are floats
 
 
 def number(m: Machine, value: Tensor, name: str) -> Value | None:
@@ -34,6 +40,10 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
     sizes = m.facts.form(ghost._node.meta.shape)
     if not _may_read(m, value) or any(type(size) is not int or size != 1 for size in sizes):
         return None
+    if name in ("__bool__", "is_nonzero"):
+        return truth(m, ghost)
+    if ghost.dtype is torch.bool:
+        return truth(m, ghost) if name == "item" else None
     if name == "item":
         return _read(m, ghost)
     if ghost.requires_grad:  # torch warns
@@ -69,12 +79,16 @@ def _may_read(m: Machine, value: Tensor) -> bool:
         return False
     if m.tracer.regions is not None or m.differentiating:
         return False
-    return value.ghost.dtype in _WHOLE | _REAL and value.ghost.device.type in ("cpu", "cuda")
+    return value.ghost.dtype in _READ and value.ghost.device.type in ("cpu", "cuda")
 
 
 def _read(m: Machine, ghost: Any) -> Const:
+    return symbolic_numbers.number(m, _symbol(m, ghost))
+
+
+def _symbol(m: Machine, ghost: Any) -> Symbol:
     m.activity += 1
-    m.numbers.give = give_numbers
+    m.numbers.give, m.numbers.compare = give_numbers, compared
     place = None if ghost._store.written else _place(ghost._node)
     symbol = m.numbers.places.get(place)
     if symbol is None:
@@ -83,7 +97,88 @@ def _read(m: Machine, ghost: Any) -> Const:
         m.heap.keep.append(held)
         if place is not None:
             m.numbers.places[place] = symbol
-    return symbolic_numbers.number(m, symbol)
+    return symbol
+
+
+def truth(m: Machine, ghost: Any, what: str = "the truth of a tensor decides") -> Value:
+    """bool(tensor)"""
+    if ghost.dtype is not torch.bool:
+        ghost = m.tracer.run(is_not_zero, (ghost,), where=m.users_line)
+    symbol = _symbol(m, ghost)
+    m.numbers.truths[symbol] = what
+    return symbolic_numbers.SymbolicNumber(m, True, symbol)
+
+
+def is_not_zero(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach() != 0
+
+
+def inverted(m: Machine, value: Any) -> Value:
+    """`not value` of a truth value that the graph reads."""
+    return truth(m, m.tracer.run(torch.logical_not, (held_by(m, value).ghost,), where=m.users_line))
+
+
+def as_tensor(m: Machine, value: Value) -> Value:
+    """A truth value that the graph reads as the tensor that promotes like it."""
+    made = m.tracer.run(is_not_zero, (held_by(m, value).ghost,), where=m.users_line)
+    m.heap.keep.append(made)
+    found = m.heap.known[id(made)] = Tensor(made, torch.Tensor)
+    return found
+
+
+def held_by(m: Machine, value: Value) -> Any:
+    """The tensor with the number, if this is a number that the graph reads as it is; else None."""
+    if not isinstance(value, symbolic_numbers.SymbolicNumber) or value.looked:
+        return None
+    return _held(m, m.facts.form(value.expr))
+
+
+def _held(m: Machine, expr: Any) -> Any:
+    if not isinstance(expr, Symbol) or expr not in m.numbers.read:
+        return None
+    sized = len(m.facts.symbols[expr]) > 2
+    return None if sized else m.numbers.read[expr]
+
+
+def compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
+    """A comparison of numbers, of which the graph reads one, as a truth value; None if torch would
+    compare them otherwise than Python."""
+    sides = [one if type(one) in (int, float) else _held(m, one) for one in (left, right)]
+    kinds = {kind_of(left), kind_of(right)}
+    if any(one is None for one in sides) or m.tracer is not m.root_tracer:
+        return None
+    most = _EXACT if "float" in kinds else symbolic_numbers.WHOLE
+    for one in (left, right):
+        low, high = bounds_of(one) if kind_of(one) == "int" else (0, 0)
+        if low < -most or high >= most:
+            return None
+    given = [one.ghost if isinstance(one, Tensor) else one for one in sides]
+    if "float" in kinds:
+        given = [float(one) if type(one) is int else one for one in given]
+    made = m.tracer.run(_compared, (symbol, *given), where=m.users_line)
+    return truth(m, made, COMPARED)
+
+
+def _compared(symbol: str, left: Any, right: Any) -> torch.Tensor:
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        left, right = (
+            one.to(torch.promote_types(left.dtype, right.dtype)) for one in (left, right)
+        )
+    elif isinstance(left, torch.Tensor):
+        left = left.to(torch.float64) if type(right) is float else left
+    else:
+        right = right.to(torch.float64) if type(left) is float else right
+    return _COMPARISONS[symbol](left, right)  # type: ignore[no-any-return]
+
+
+_COMPARISONS: dict[str, Any] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _place(node: Node) -> tuple[Any, ...]:

@@ -39,6 +39,12 @@ def truth(m: Machine, value: Tensor) -> bool:
     return bool(found)
 
 
+def truth_value(m: Machine, value: Tensor) -> Value:
+    """bool(tensor) that nothing depends on yet."""
+    found = number(m, value, "__bool__")
+    return Const(truth(m, value)) if found is None else found
+
+
 def number(m: Machine, value: Value, name: str) -> Value | None:
     """tensor.name() for the names in `NUMBERS`; None: a break.
 
@@ -53,7 +59,7 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
         # few programs read numbers that the graph computes
         from . import data_numbers
 
-        return None if name in _TRUTHS else data_numbers.number(m, value, name)
+        return data_numbers.number(m, value, name)
     if name == "item":
         return Const(found)
     if name in _TRUTHS:

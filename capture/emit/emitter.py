@@ -172,7 +172,7 @@ class Emitter:
     def _compute(self, value: SymbolicNumber) -> None:
         """Compute a symbolic number from numbers outside, before anything changes, and from
         results of the graph."""
-        made, sources = symbolic_numbers.function_of(self.m, value.expr)
+        made, sources = symbolic_numbers.function_of(self.m, value)
         if any(isinstance(one, Tensor) for one in sources):
             given = [one if isinstance(one, Tensor) else self._value_at(one) for one in sources]
             self.build(given)

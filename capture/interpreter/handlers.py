@@ -21,6 +21,7 @@ from ..types import container_methods, container_subclasses
 from ..values import containers, wrap
 from ..values.containers import raises
 from ..values.frames import Frame, Loop
+from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
     LOADED,
     NULL,
@@ -257,7 +258,7 @@ def _compare(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("TO_BOOL")
 def _to_bool(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const(m.truth(f.pop())))
+    f.push(Const(_decides(m, f, f.decoded.instrs[i.index + 1], f.pop())))
 
 
 @handles("IS")
@@ -335,9 +336,21 @@ def _pop_jump_if(m: Machine, f: Frame, i: Instr) -> None:
     if i.arg in ("none", "not_none"):
         taken = is_none(value) == (i.arg == "none")
     else:
-        taken = m.truth(value) == (i.arg == "true")
+        taken = _decides(m, f, i, value) == (i.arg == "true")
     if taken:
         f.pc = i.target  # type: ignore[assignment]
+
+
+def _decides(m: Machine, f: Frame, jump: Instr, value: Value) -> bool:
+    """The truth of a value that a jump tests."""
+    if isinstance(value, (Tensor, SymbolicNumber)):
+        # few programs branch on tensor data
+        from ..data_model import raising_checks
+
+        found = raising_checks.outcome(m, f, jump, value)
+        if found is not None:
+            return found
+    return m.truth(value)
 
 
 @handles("JUMP_IF_OR_POP")

@@ -18,6 +18,7 @@ import torch
 from ..breaks import Break
 from ..data_model import attributes, symbolic_math, value_questions
 from ..exact_type import is_kind
+from ..operations import truth as truths
 from ..torch_models import calls, numpy_arrays
 from ..types import codings
 from ..types.exceptions import text as exception_text
@@ -188,4 +189,4 @@ for _fn in (
 
 @models(bool)
 def _bool(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return Const(m.truth(args[0]) if args else False)
+    return truths.value_of(m, args[0]) if args else Const(False)

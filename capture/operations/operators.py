@@ -39,6 +39,7 @@ from ..values.value import (
     Tensor,
     Value,
 )
+from . import truth as truths
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -48,6 +49,10 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     """left <symbol> right, in-place forms included."""
     if numpy_arrays.concerns(left, right):
         return numpy_arrays.operate(m, (INPLACE.get(symbol) or BINARY[symbol])[0], [left, right])
+    if isinstance(left, Tensor) and symbolic_numbers.is_truth(right):
+        right = truths.operand(m, symbol, left, right)
+    elif isinstance(right, Tensor) and symbolic_numbers.is_truth(left):
+        left = truths.operand(m, symbol, right, left)
     if symbol in INPLACE:
         fn, name = INPLACE[symbol]
         if isinstance(left, Tensor):
@@ -455,7 +460,7 @@ def _c_identity(owner: Value, cls: type) -> bool:
 
 def unary(m: Machine, symbol: str, value: Value) -> Value:
     if symbol == "not":
-        return Const(not m.truth(value))
+        return truths.inverted(m, value)
     fn, name = UNARY[symbol]
     if isinstance(value, Array):
         return numpy_arrays.operate(m, fn, [value])
@@ -595,7 +600,7 @@ def _operator_models() -> None:
     for symbol, (fn, _) in UNARY.items():
         BUILTINS[fn] = _with_symbol(unary, symbol)
     BUILTINS[operator.not_] = lambda m, a, k: unary(m, "not", a[0])
-    BUILTINS[operator.truth] = lambda m, a, k: Const(m.truth(a[0]))
+    BUILTINS[operator.truth] = lambda m, a, k: truths.value_of(m, a[0])
     BUILTINS[operator.getitem] = lambda m, a, k: get_item(m, a[0], a[1])
     BUILTINS[operator.setitem] = _then_none(set_item)
     BUILTINS[operator.delitem] = _then_none(delete_item)

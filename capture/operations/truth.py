@@ -39,6 +39,33 @@ if TYPE_CHECKING:
 _SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout)
 
 
+def value_of(m: Machine, value: Value) -> Value:
+    """bool(value), as a value that a tensor may decide later."""
+    if isinstance(value, Tensor):
+        return value_questions.truth_value(m, value)
+    return value if symbolic_numbers.is_truth(value) else Const(truth(m, value))
+
+
+def inverted(m: Machine, value: Value) -> Value:
+    """`not value`, as a value that a tensor may decide later."""
+    found = value_of(m, value)
+    if not symbolic_numbers.is_truth(found):
+        return Const(not truth(m, found))
+    # few programs read truth values from tensors
+    from ..data_model import data_numbers
+
+    return data_numbers.inverted(m, found)
+
+
+def operand(m: Machine, symbol: str, tensor: Tensor, value: Value) -> Value:
+    """A truth value that a tensor decides later, as an operand beside a tensor."""
+    if symbol.removesuffix("=") not in ("+", "*") or tensor.ghost.device.type != "cpu":
+        return value
+    from ..data_model import data_numbers
+
+    return data_numbers.as_tensor(m, value)
+
+
 def truth(m: Machine, value: Value) -> bool:
     """bool(value)"""
     if isinstance(value, Const):

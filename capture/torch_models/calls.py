@@ -147,12 +147,12 @@ _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
 
 # Functions of those modules that are walked like other Python.
-_WALKED = frozenset(
+_WALKED = {torch._assert} | {
     function
     for cls in (torch.overrides.TorchFunctionMode, torch.overrides.BaseTorchFunctionMode)
     for function in vars(cls).values()
     if isinstance(function, types.FunctionType)
-)
+}
 
 
 def is_torch_callable(fn: Any) -> bool:

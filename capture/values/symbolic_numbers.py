@@ -95,6 +95,11 @@ class _Numbers:
         self.read: dict[Symbol, Tensor] = {}
         # the number of each place in memory that it reads and nothing has written to
         self.places: dict[Any, Symbol] = {}
+        # for each truth value among them, what is told where it decides
+        self.truths: dict[Symbol, str] = {}
+        # (machine, comparison, side, side) of numbers that the graph reads -> its truth, as another
+        # such number, or None
+        self.compare: Callable[[Machine, str, Any, Any], Value | None] = lambda *_: None
         # adds these tensors to the outputs of the graph
         self.give: Callable[[Machine, list[Tensor]], None] = lambda m, outputs: None
         self.varying: set[Symbol] = set()
@@ -188,7 +193,7 @@ def _refuse_data(m: Machine, expr: Any) -> None:
 
 def refuse(what: str) -> None:
     """Break where a number from tensor data is needed: see `Facts.refuse`."""
-    raise Break("GB105" if "comparison" in what else "GB104", what)
+    raise Break("GB104" if what.startswith("a number") else "GB105", what)
 
 
 def _bind(m: Machine, value: SymbolicNumber) -> None:
@@ -249,6 +254,11 @@ def is_of(value: Value, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(value, Const) and issubclass(type_of(value), kinds)
 
 
+def is_truth(value: Value) -> bool:
+    """Whether this is a truth value that the graph reads from a tensor, of an int as expression."""
+    return isinstance(value, SymbolicNumber) and not value.looked and type(value.real) is bool
+
+
 def like_number(value: Value) -> bool:
     """Whether this is an int or a float, bound or not."""
     return isinstance(value, Const) and type_of(value) in _NUMBERS
@@ -276,6 +286,8 @@ def varies(m: Machine, *exprs: Any) -> bool:
 
 def computed(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
     """left <symbol> right of numbers, at least one unbound; None if it needs plain numbers."""
+    if symbol not in ("&", "|", "^") or not (is_truth(left) and is_truth(right)):
+        left, right = _as_int(m, left), _as_int(m, right)
     if not (is_number(left) or is_number(right)) or symbol not in _COMPUTED | _SPECIAL:
         return None
     a, b = operand(m, left), operand(m, right)
@@ -323,8 +335,14 @@ def _never_zero(m: Machine, divisor: Any) -> bool:
     return varies(m, divisor) and bool(with_where(m).require("!=", divisor, 0))
 
 
+def _as_int(m: Machine, value: Value) -> Value:
+    """The int that a truth value from tensor data is in arithmetic, or the value itself."""
+    return number(m, value.expr) if is_truth(value) else value  # type: ignore[attr-defined]
+
+
 def negated(m: Machine, symbol: str, value: Value) -> Value | None:
     """-value, ~value or +value of an unbound number."""
+    value = _as_int(m, value)
     if not is_number(value) or (symbol == "~" and not is_whole(value)):
         return None
     expr = _expr(m, value)  # type: ignore[arg-type]
@@ -333,17 +351,26 @@ def negated(m: Machine, symbol: str, value: Value) -> Value | None:
 
 def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None:
     """A comparison of numbers that vary; a guard holds its result."""
+    left, right = _as_int(m, left), _as_int(m, right)
     if not (is_number(left) or is_number(right)):
         return None
     a, b = operand(m, left), operand(m, right)
     if a is None or b is None:
         return None
     a, b = without_the_rest(m, a, b)
-    return Const(with_where(m).ask(symbol, a, b)) if varies(m, a, b) else None
+    if not varies(m, a, b):
+        return None
+    if m.facts.from_data((a, b)) and m.facts.known(symbol, a, b) is None:
+        found = m.numbers.compare(m, symbol, a, b)
+        if found is not None:
+            return found
+    return Const(with_where(m).ask(symbol, a, b))
 
 
 def truth(m: Machine, value: Const) -> bool:
     """bool(number)"""
+    if is_truth(value):
+        refuse(m.numbers.truths[value.expr])  # type: ignore[attr-defined]
     if is_number(value):
         (expr,) = without_the_rest(m, _expr(m, value))  # type: ignore[arg-type]
         if varies(m, expr):
@@ -391,10 +418,10 @@ def from_torch_number(m: Machine, value: Any) -> Any:
     return None
 
 
-def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source | Tensor]]:
-    """(a function that computes an expression, the sources of its arguments: of a number that the
+def function_of(m: Machine, value: SymbolicNumber) -> tuple[Any, list[Source | Tensor]]:
+    """(a function that computes the number, the sources of its arguments: of a number that the
     graph reads, the tensor)"""
-    expr = m.facts.form(expr)
+    expr = m.facts.form(value.expr)
     sources: list[Source | Tensor] = []
 
     scope = {**OPS, "size": helpers.size_of, "stride": helpers.stride_of, "item": helpers.item_of}
@@ -421,6 +448,7 @@ def function_of(m: Machine, expr: Any) -> tuple[Any, list[Source | Tensor]]:
         return f"({f' {sign} '.join(parts)})" if sign else f"{op}({', '.join(parts)})"
 
     text = fold(expr, constant, symbol, call)
+    text = f"{text} != 0" if type(value.real) is bool else text
     names = ", ".join(f"a{i}" for i in range(len(sources)))
     return eval(f"lambda {names}: {text}", scope), sources  # the text is generated here
 

@@ -32,6 +32,7 @@ KINDS = {
     "sort": "orders along a dimension",
     "loss": "losses",
     "random": "reads the random state",
+    "check": "no result: raises, or does nothing",
 }
 
 

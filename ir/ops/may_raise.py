@@ -48,7 +48,8 @@ _BY_REASON = {
     " _linalg_eigvals _linalg_svd linalg_lstsq linalg_lu linalg_lu_factor_ex ormqr"
     " linalg_ldl_solve lu_unpack",
     LENGTHS: "_ctc_loss segment_reduce masked_scatter _pack_padded_sequence",
-    "an assertion of the program's": "_assert_async _assert_scalar _functional_assert_async",
+    "an assertion of the program's": "_assert_async _assert_scalar _functional_assert_async"
+    " leave_unless",
     "bounds that are not finite": "histc",
 }
 RAISES = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}

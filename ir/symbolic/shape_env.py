@@ -163,7 +163,7 @@ class Facts:
         if found is None and self.calling is not None:
             found = self._assumed(op, left, right)
         if found is None:
-            self._refuse_data(_COMPARED)
+            self._refuse_data(COMPARED)
         return bool(found)
 
     def _assumed(self, op: str, left: Any, right: Any) -> bool | None:
@@ -215,7 +215,7 @@ class Facts:
         if found is not None:
             return found
         if not self.may_require():
-            self._refuse_data(_COMPARED)
+            self._refuse_data(COMPARED)
         relation = Relation(op, left, right, True, self.where)
         self.required.append(relation)
         if "float" in (kind_of(left), kind_of(right)):
@@ -432,7 +432,7 @@ def name_of(function: Any) -> str:
 
 
 _MOST_ROUNDS = 16  # of changes to estimates
-_COMPARED = "a comparison of a number from tensor data decides"
+COMPARED = "a comparison of a number from tensor data decides"
 # Comparisons with 0 that an int decides which is not negative.
 _OF_SIZES = frozenset({("<", 0), (">=", 0)})
 # The functions that slice by a number which is usually within the tensor.

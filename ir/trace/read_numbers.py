@@ -42,9 +42,12 @@ def read_number(
     held: Ghost = tracer.run(number_apart, (ghost,), where=where)
     kind = "float" if held.dtype.is_floating_point else "int"
     least = most = None
-    if kind == "int":
+    hint: Any = HINTS[kind]
+    if ghost.dtype is torch.bool:
+        hint, least, most = 1, 0, 1
+    elif kind == "int":
         least, most = torch.iinfo(ghost.dtype).min, torch.iinfo(ghost.dtype).max
-    symbol = tracer.facts.symbol(kind, HINTS[kind], ("data", held), least, most)
+    symbol = tracer.facts.symbol(kind, hint, ("data", held), least, most)
     tracer.bind(symbol, held, where)
     return held, symbol
 

@@ -186,6 +186,17 @@ bool read_cast(PyObject *args, Steps &steps, Step &step) {
            device_code(device, &step.device_type, &step.device_index) == 0;
 }
 
+bool read_check(PyObject *args, Steps &steps, Step &step) {
+    PyObject *callable, *slots;
+    int expected;
+    step.kind = StepKind::check;
+    if (!PyArg_ParseTuple(args, "OO!p", &callable, &PyTuple_Type, &slots, &expected)) return false;
+    step.callable = Py_NewRef(callable);
+    step.expected = expected;
+    return steps_read_slots(slots, steps, step.slots) && step.slots.size() == 1 &&
+           good_slot(steps, step.slots[0]);
+}
+
 bool read_free(PyObject *args, Steps &steps, Step &step) {
     PyObject *slots;
     step.kind = StepKind::free;
@@ -201,7 +212,8 @@ const struct {
     {"launch", read_launch},       {"device", device_launch_read},
     {"otherwise", read_otherwise}, {"view", read_view},
     {"python", read_python},       {"aten", read_aten},
-    {"cast", read_cast},           {"free", read_free},
+    {"cast", read_cast},           {"check", read_check},
+    {"free", read_free},
 };
 
 bool read_step(PyObject *lowered, Steps &steps, Step &step) {

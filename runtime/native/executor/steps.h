@@ -22,6 +22,7 @@ enum class StepKind : uint8_t {
     view,
     aten,
     cast,
+    check,
     python,
     free
 };
@@ -34,6 +35,8 @@ struct Step {
     bool absolute = false;
     // alloc, scratch, view: sizes, strides and offset are registers
     bool symbolic = false;
+    // check: the truth of the first slot with which the program goes on
+    bool expected = false;
     // alloc, scratch, view, cast: the result; view, cast, scratch: its base (scratch: -1 is the
     // arena)
     int32_t slot = -1, base = -1;
@@ -49,7 +52,8 @@ struct Step {
     void *kernel = nullptr;
     // label for profilers, stored in `Steps.labels`; null: none
     const char *label = nullptr;
-    // python, otherwise: f(*tensors) -> tuple; aten, cast: the same, if there is no native route
+    // python, otherwise: f(*tensors) -> tuple; aten, cast: the same, if there is no native route;
+    // check: the same, which raises
     PyObject *callable = nullptr;
     // aten; alloc: empty_strided, if it replaces the C shim
     Operator op;

@@ -188,6 +188,75 @@ def test_a_view_of_memory_before_the_read():
     return world(f)
 
 
+# -- truth values ----------------------------------------------------------------------------------
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_truth_values():
+    def f(x):
+        h = x.sin() * x
+        large, total = bool((h > 0.5).any()), h.sum()
+        return h, large, not large, (h > 0.9).all().item(), bool(total), not total
+
+    return world(f, *rows(), torch.zeros(6))
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_truth_value_in_arithmetic():
+    def f(x):
+        large = bool((x.sin() * x > 0.9).any())
+        y = x.clone()
+        y *= large
+        z = (x > 0) * large
+        return x * large, large + x, y, z, large + 1, -large, large * 2.5, large == 0, large + large
+
+    return world(f, *rows(), torch.zeros(6))
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_truth_value_is_stored():
+    class Watch:
+        found = None
+
+    watch = Watch()
+
+    def f(x):
+        watch.found = bool(torch.isnan(x.log()).any())
+        return x + 1, watch
+
+    return world(f, *rows(), torch.ones(6))
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_comparisons_of_numbers():
+    def f(x):
+        n, k = x.sin().sum().item(), (x.sin() * 9).long().sum().item()
+        small = (x.sin() * 9).int().sum(dtype=torch.int32).item()
+        return n > 0.5, 1 <= n, n == n, k < 3, k != 0, 3 >= k, small < 0.5, n == small, k == small
+
+    nan = torch.full((6,), math.nan)
+    return world(f, *rows(), torch.zeros(6), nan)
+
+
+@agrees(breaks=1)
+def test_a_comparison_that_torch_would_round():
+    def f(x):
+        k = (x * (1 << 56)).long().sum().item()
+        return k > float(1 << 56), x + 1
+
+    return world(f, torch.ones(1), torch.ones(1))
+
+
+@agrees(graphs=3, breaks=1, recompiles=0)
+def test_a_branch_on_a_truth_value():
+    def f(x):
+        h = x.exp()
+        large = bool((h > 3).any())
+        if large:
+            return h - 1, large
+        return h + 1, large
+
+    return world(f, *rows(6))
+
+
 # -- where a plain number is needed ----------------------------------------------------------------
 @agrees(breaks=1)
 def test_a_branch_ends_the_graph_there():
