@@ -50,6 +50,7 @@ from .breaks import (
     let_go,
 )
 from .bytecode.assembler import Assembler
+from .bytecode.branches import note_side
 from .bytecode.decoder import argument_names, decode
 from .data_model import frame_inspection
 from .emit.break_state import made_here, with_handlers, with_method
@@ -64,10 +65,11 @@ from .torch_models import backward, numpy_arrays
 from .torch_models.context_managers import GRAD_MODES
 from .torch_models.nested_traces import lift
 from .values import symbolic_numbers
+from .values.arguments import Arguments
 from .values.containers import NotConstant
 from .values.effects import is_undone
 from .values.frames import Frame, Scope, has_two_of_a_name, make_frame
-from .values.value import Tensor, Unread, Value
+from .values.value import Tensor, Value
 
 MAX_RESTARTS = 200
 
@@ -85,6 +87,9 @@ class FrameInput:
     varied: Variation | None = None  # what varies between calls, so far
     claims_compiling: bool = False  # see `JitConfig`
     follows_iterators: bool = True
+    # Outcomes of branches that the graph assumes, and checks: see `raising_checks`. Then only a
+    # "direct" capture is wanted.
+    assumed: dict[Any, bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,8 @@ class Capture:
     rerun: bool = False
     symbolic: list[tuple[str, str]] = field(default_factory=list)  # what varies, and why
     claimed: bool = False  # whether the program saw `is_compiling()` as True
+    # the branch on tensor data at the break -> truth -> what resumes the frame
+    sides: dict[Any, dict[bool, Any]] = field(default_factory=dict)
 
 
 def capture(
@@ -233,12 +240,14 @@ class _Attempt:
         self.machine.walks_generators = known.walks_generators
         self.machine.claims_compiling = frame.claims_compiling
         self.machine.follows_iterators = frame.follows_iterators
+        self.machine.assumed = frame.assumed or {}
         self.machine.handling.outside = sys.exception() is not None
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
         self.inside = False  # whether a break leaves an inlined function
         self.ends: Ends | None = None
+        self.sides: dict[Any, dict[bool, Any]] = {}
 
     def _root(self, scope: Scope) -> Frame:
         code, m = self.input.code, self.machine
@@ -249,7 +258,7 @@ class _Attempt:
             m.real_cell(cell, Source("cell", None, name))
             for name, cell in zip(code.co_freevars, self.input.closure or (), strict=True)
         )
-        arguments = _Arguments(m, argument_names(code), self.input.locals)
+        arguments = Arguments(m, argument_names(code), self.input.locals)
         frame = make_frame(code, scope, {}, closure)
         frame.locals = arguments
         for name in code.co_cellvars:
@@ -387,12 +396,18 @@ class _Attempt:
             made = self._direct(result)
             if made is not None:
                 return made
+        self._only_direct()
 
         def tail(e: Emitter) -> None:
             e.drop(ends)
             e.asm.return_value()
 
         return self._emit(lambda e: e.push(result), tail, mode, [])
+
+    def _only_direct(self) -> None:
+        """Raise PlainFrame if a capture of another kind is of no use."""
+        if self.input.assumed:
+            raise PlainFrame("PL203", "branches are assumed in direct captures only")
 
     def _direct(self, result: Value) -> Capture | None:
         trees = Trees()
@@ -483,6 +498,7 @@ class _Attempt:
             who = looks or "a function"
             raise PlainFrame("GB132", f"{who} that is called here inspects this frame", stop.where)
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
+        self._only_direct()
         reason = "a comprehension has a cell of its own" if f.swapped else can_break(code)
         if reason is not None:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
@@ -494,7 +510,10 @@ class _Attempt:
         inner = continuation(m, inlined, stop, self.make_resume) if inlined else None
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
-            return left.resume_at(self.make_resume, stop.reason, stop.where, target, path)
+            spec = left.resume_at(self.make_resume, stop.reason, stop.where, target, path)
+            if stop.code == "GB105":
+                note_side(self.sides, code, path, spec)
+            return spec
 
         cells = {name: cell for name, cell in f.cells.items() if name in code.co_cellvars}
 
@@ -556,7 +575,7 @@ class _Attempt:
             self._body(real, values, mode, contexts)
         tail(real)
         real.handle_failures()
-        made.rerun = False
+        made.rerun, made.sides = False, self.sides
         made.assembler, made.code = real.asm, real.asm.finish()
         return made
 
@@ -571,38 +590,3 @@ class _Attempt:
         e.enter_contexts(contexts)
         values(e)
         e.bind_cells(self.input.code.co_cellvars)
-
-
-class _Arguments(dict[str, Value]):
-    """The root's locals: an argument is wrapped (and guarded) when it is first read."""
-
-    def __init__(self, m: Machine, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
-        super().__init__()
-        self._m = m
-        for name, value in zip(names, values, strict=True):
-            at = Source("local", None, name)
-            super().__setitem__(name, Unread(partial(self._wrapped, name, value, at), source=at))
-
-    def _wrapped(self, name: str, real: Any, at: Source) -> Value:
-        """The Value of an argument; it also replaces the unread one under its name."""
-        value = self._m.wrap(real, at)
-        held = super().get(name)
-        if isinstance(held, Unread) and held.source is at:
-            super().__setitem__(name, value)
-        return value
-
-    def _read(self, name: str, value: Value) -> Value:
-        return value.read() if isinstance(value, Unread) else value
-
-    def __getitem__(self, name: str) -> Value:
-        return self._read(name, super().__getitem__(name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 (dict.get does not read)
-
-    def pop(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            return default
-        value = self[name]
-        del self[name]
-        return value

@@ -19,7 +19,7 @@ from .context import current_context
 from .dispatch import frame_policy, paying
 from .dispatch.resume_functions import first_state
 from .dispatch.shared_entries import SHARED
-from .dispatch.unit import UNITS, Unit, check, on_rerun
+from .dispatch.unit import UNITS, Unit, check, on_hot, on_rerun
 from .dispatch.unit_events import measured, place_of
 from .ir.location import Location
 from .nn.cell import made_in_graph_mode
@@ -375,5 +375,6 @@ _native.set_callbacks(
     state_for=frame_policy.state_for_code,
     on_rerun=on_rerun,
     judged=paying.judged,
+    on_hot=on_hot,
     check=check if SESSION.options.check else None,
 )

@@ -3,7 +3,8 @@
 In: a jump and the tensor that it tests. Out: the outcome that does not raise; the graph checks it
 (`ir.ops.checks.leave_unless`), and if it is another one, Python runs the frame again, as after any
 operator that may raise. None: the branch decides how the frame goes on, or something was written
-that Python's second run would see.
+that Python's second run would see. Other branches are checked in the same way where most calls had
+one outcome (`Machine.assumed`, from `graftjit.dispatch.assumed_branches`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from ...ir.ops.checks import assumed
 from ..breaks import Break
+from ..bytecode.branches import place_of
 from ..bytecode.decoder import Decoded, Instr
 from ..values import symbolic_numbers
 from ..values.registry import NONE, Args, Kwargs, models
@@ -37,6 +39,9 @@ def outcome(m: Machine, frame: Frame, jump: Instr, value: Value) -> bool | None:
     if jump.target is None or jump.op != "POP_JUMP_IF":
         return None
     jumps = jump.arg == "true"
+    usual = m.assumed.get(place_of(frame.code, jump))
+    if usual is not None and checked(m, tensor, usual):
+        return usual
     if _only_raises(frame.decoded, jump.target):
         expected = not jumps
     elif _only_raises(frame.decoded, jump.index + 1):

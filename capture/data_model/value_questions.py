@@ -39,6 +39,13 @@ def truth(m: Machine, value: Tensor) -> bool:
     return bool(found)
 
 
+def data_numbers() -> Any:
+    # few programs read numbers that the graph computes
+    from . import data_numbers
+
+    return data_numbers
+
+
 def truth_value(m: Machine, value: Tensor) -> Value:
     """bool(tensor) that nothing depends on yet."""
     found = number(m, value, "__bool__")
@@ -56,10 +63,7 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
     if found is None and name != "tolist":
         found = _answer(m, value, name in _TRUTHS)
     if found is None:
-        # few programs read numbers that the graph computes
-        from . import data_numbers
-
-        return data_numbers.number(m, value, name)
+        return data_numbers().number(m, value, name)  # type: ignore[no-any-return]
     if name == "item":
         return Const(found)
     if name in _TRUTHS:

@@ -119,6 +119,8 @@ class Machine:
         self.asked: dict[Any, int] = {}
         self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
         self.walks_generators = True
+        # branches on tensor data whose outcome the graph assumes
+        self.assumed: dict[Any, bool] = {}
         # instructions counted before one that is known to break -> why (see `emit.continuations`)
         self.stops: dict[int, Break] = {}
 

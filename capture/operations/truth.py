@@ -51,19 +51,14 @@ def inverted(m: Machine, value: Value) -> Value:
     found = value_of(m, value)
     if not symbolic_numbers.is_truth(found):
         return Const(not truth(m, found))
-    # few programs read truth values from tensors
-    from ..data_model import data_numbers
-
-    return data_numbers.inverted(m, found)
+    return value_questions.data_numbers().inverted(m, found)  # type: ignore[no-any-return]
 
 
 def operand(m: Machine, symbol: str, tensor: Tensor, value: Value) -> Value:
     """A truth value that a tensor decides later, as an operand beside a tensor."""
     if symbol.removesuffix("=") not in ("+", "*") or tensor.ghost.device.type != "cpu":
         return value
-    from ..data_model import data_numbers
-
-    return data_numbers.as_tensor(m, value)
+    return value_questions.data_numbers().as_tensor(m, value)  # type: ignore[no-any-return]
 
 
 def truth(m: Machine, value: Value) -> bool:

@@ -12,17 +12,31 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..capture import capture
+    from ..capture.bytecode import branches
     from ..capture.emit import ahead, resume
     from ..codegen import backend
+    from ..ir.ops import checks
     from ..runtime.guards import compiler, mirror
     from . import transforms
 
-__all__ = ["ahead", "backend", "capture", "compiler", "mirror", "resume", "transforms"]
+__all__ = [
+    "ahead",
+    "backend",
+    "branches",
+    "capture",
+    "checks",
+    "compiler",
+    "mirror",
+    "resume",
+    "transforms",
+]
 
 _PLACES = {
     "ahead": "..capture.emit.ahead",
     "backend": "..codegen.backend",
+    "branches": "..capture.bytecode.branches",
     "capture": "..capture.capture",
+    "checks": "..ir.ops.checks",
     "compiler": "..runtime.guards.compiler",
     "mirror": "..runtime.guards.mirror",
     "resume": "..capture.emit.resume",

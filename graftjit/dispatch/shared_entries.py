@@ -103,12 +103,13 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """The data of an entry: its recipe, weak references to the objects it was made for, and the
-    number of its capture's events."""
+    """The data of an entry: its recipe, weak references to the objects it was made for, the number
+    of its capture's events, and what resumes the frame at a branch."""
 
     recipe: Recipe
     held: tuple[Weak, ...]
     number: int = 0
+    sides: Any = field(default_factory=dict)  # see `Capture.sides`
 
 
 @dataclass(slots=True, eq=False)

@@ -31,8 +31,8 @@ from ..runtime.process.own_modules import KEEPER
 from ..runtime.process.session import SESSION
 from ..runtime.report import timings
 from ..runtime.weak_callbacks import until_exit
+from . import assumed_branches, paying, unit_events
 from . import lazy_modules as lazy
-from . import paying, unit_events
 from .capture_lock import TURNS, other_threads
 from .eviction import Change, Eviction, change_of
 from .refusals import refused
@@ -105,6 +105,7 @@ class Unit:
                 # Whether it follows the loop that it resumes, and at which places loops broke.
                 state.follows, state.places = True, {}
                 state.followed = []  # programs: see runtime.report.timings
+                state.unit = weakref.ref(self)
                 state.reported = set()  # reasons why calls without an entry ran in plain Python
                 self._states = {key: ref for key, ref in self._states.items() if ref() is not None}
                 self._states.pop(id(code), None)
@@ -293,16 +294,7 @@ class Unit:
         self, state: Any, code: types.CodeType, view: FrameView, change: Change | None
     ) -> Any:
         """Capture, evict, publish."""
-        values, varied = tuple(view.locals_vector), self._varied(state, view)
-        frame = lazy.capture.FrameInput(
-            code,
-            values,
-            view.globals,
-            view.closure,
-            varied,
-            self.config.claims_compiling,
-            state.follows,
-        )
+        frame = self._frame(state, view)
         started, self._compiling = time.perf_counter(), 0.0
         resumes = ResumeFunctions(self.state_for, state, view.globals, SESSION.log.serial())
         with progress.displayed(f"compiling {self.name}"):
@@ -321,6 +313,18 @@ class Unit:
             first_state(state).eviction, made.graph is not None and bool(made.graph.nodes)
         )
         return self._publish(state, code, made, resumes, stages)
+
+    def _frame(self, state: Any, view: FrameView, assumed: dict[Any, bool] | None = None) -> Any:
+        return lazy.capture.FrameInput(
+            state.code,
+            tuple(view.locals_vector),
+            view.globals,
+            view.closure,
+            self._varied(state, view),
+            self.config.claims_compiling,
+            state.follows,
+            assumed,
+        )
 
     def _accept(self, made: Capture) -> None:
         """Raise BreakError if this unit has no use for such a capture."""
@@ -360,6 +364,29 @@ class Unit:
         stages: dict[str, float],
     ) -> Any:
         """Make the entry, emit its events, and publish it to calls and to callables that share."""
+        entry = self._entry(state, code, made, resumes, stages)
+        recipe = entry.data.recipe
+        if assumed_branches.is_candidate(made):
+            entry.data = dataclasses.replace(entry.data, sides=made.sides)
+            entry.hot_at = assumed_branches.HOT
+        paying.arm(state, entry, self.config)
+        state.add(entry)
+        # Such a frame may inspect any values, so its recipe is not shared.
+        looks = made.plain is not None and made.plain.code == "GB132"
+        if self.shared is not None and not looks:
+            keep_emitted(recipe, SESSION.log.since(resumes.serial, state), state)
+            self.shared.place(_at(state)).add(recipe, (code, self.shared.owner()))
+        return entry
+
+    def _entry(
+        self,
+        state: Any,
+        code: types.CodeType,
+        made: Capture,
+        resumes: ResumeFunctions,
+        stages: dict[str, float],
+    ) -> Any:
+        """Make the entry and emit its events."""
         started = time.perf_counter()
         lost = until_exit(functools.partial(_drop_dead, weakref.ref(state), _weak(self.shared)))
         rows, inputs, held = weak_rows.hold_weakly(made.rows, made.inputs, lost)
@@ -381,13 +408,6 @@ class Unit:
         stages["guards"] = time.perf_counter() - started
         unit_events.captured(state, code, made, stages)
         observers.publish(lambda: observers.published(state, made, resumes.made, stages))
-        paying.arm(state, entry, self.config)
-        state.add(entry)
-        # Such a frame may inspect any values, so its recipe is not shared.
-        looks = made.plain is not None and made.plain.code == "GB132"
-        if self.shared is not None and not looks:
-            keep_emitted(recipe, SESSION.log.since(resumes.serial, state), state)
-            self.shared.place(_at(state)).add(recipe, (code, self.shared.owner()))
         return entry
 
     def _adopted(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
@@ -572,6 +592,21 @@ def check(
             if attempt == ATTEMPTS or not other_threads():
                 raise
             verdict = guards.check(values, scope, closure)
+
+
+def on_hot(state: Any, entry: Any, values: tuple, scope: dict, closure: tuple | None) -> Any:
+    """A better entry in place of one that has answered many calls, or None."""
+    unit = state.unit()
+    if unit is None or own_builtins.replaced() or torch._C._functorch.peek_interpreter_stack():
+        return None
+    try:
+        return assumed_branches.better(
+            unit, state, entry, _view(state.code, values, scope, closure)
+        )
+    except Exception as error:
+        then = "The branch stays a graph break: results are right."
+        faults.warn_of_fault(unit.name, error, then)
+        return None
 
 
 def on_rerun(state: Any, entry: Any, error: BaseException) -> None:

@@ -8,6 +8,8 @@ branch of the program of which one side only raises (`capture.data_model.raising
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ..graph.opdef import OPS, OpDef
@@ -28,6 +30,16 @@ class Left(RuntimeError):
 def _leave_unless(condition: torch.Tensor, expected: bool) -> None:
     if bool(condition) != expected:
         raise Left("a condition on tensor data is not as it usually is")
+
+
+def checking(expected: bool) -> Callable[[torch.Tensor], tuple[()]]:
+    """The check as a step of a program, without torch's dispatcher."""
+
+    def check(condition: torch.Tensor) -> tuple[()]:
+        _leave_unless(condition, expected)
+        return ()
+
+    return check
 
 
 _LIBRARY.impl("leave_unless", _leave_unless, "CompositeExplicitAutograd")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ...ir.dataclass import dataclass
-from ...ir.ops.checks import leave_unless
+from ...ir.ops.checks import checking, leave_unless
 from ...ir.symbolic.expr import Expr, evaluate, is_symbolic
 from ...ir.trace.autocast_cache import AUTOCAST_DEVICES, cached_cast
 from .. import _native
@@ -335,7 +335,7 @@ def _lower_aten(step: Aten, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
         (weight, dtype, device), (result,) = step.args, step.results
         return "cast", (result, weight.index, dtype, device, call)
     if step.op is leave_unless:
-        return "check", (call, slots, step.args[1])
+        return "check", (checking(step.args[1]), slots, step.args[1])
     native = native and not saves(step)
     plan = aten_calls.plan(step.op, step.args, step.kwargs, to.numbers) if native else None
     if plan is None:

@@ -128,6 +128,28 @@ Outcome leave_alone(CodeState *state) {
     return {nullptr, true, false, true};
 }
 
+enum class Tried { holds, fails, error };
+Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache,
+                Outcome *outcome);
+bool take_back(CodeState *state, Entry *entry);
+
+// From so many exits on, an entry that leaves more than one call in four goes.
+constexpr unsigned long long SEEN_EXITS = 16;
+
+// Answers a call with other outcomes of branches than the entry assumes.
+Outcome run_otherwise(CodeState *state, Entry *entry, const View &view, FunctionCache *cache) {
+    PyErr_Clear();
+    entry->hits--;
+    entry->exits++;
+    Ref kept(Py_NewRef((PyObject *)entry)), other(Py_NewRef(entry->otherwise));
+    bool often = entry->exits >= SEEN_EXITS && entry->exits * 3 > entry->hits;
+    if (often && !take_back(state, entry)) return {};
+    Outcome outcome;
+    Tried tried = try_entry(state, (Entry *)other.get(), view, cache, &outcome);
+    if (tried == Tried::fails) return {nullptr, true};
+    return outcome;
+}
+
 Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *const *inputs,
                   FunctionCache *cache) {
     entry->hits++;
@@ -143,13 +165,19 @@ Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *co
         return {entry_run_code(entry, view, cache), false, false, false, trial};
     bool ran = false;
     PyObject *result = entry_run_direct(entry, inputs, &ran);
+    if (result == nullptr && !ran && entry->otherwise != nullptr &&
+        PyErr_ExceptionMatches(entry->leaves)) {
+        Outcome other = run_otherwise(state, entry, view, cache);
+        other.trial |= trial;
+        return other;
+    }
     if (result != nullptr || ran || !drop_for_rerun(state, entry))
         return {result, false, false, false, trial};
     if (trial) trial_spoil();
     return {nullptr, true, false, false, trial};
 }
 
-enum class Tried { holds, fails, error };
+Ref ask_for_better(CodeState *state, Entry *entry, const View &view);
 
 // Checks one entry; if its guards hold, `outcome` is the result of running it.
 Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache *cache,
@@ -163,6 +191,15 @@ Tried try_entry(CodeState *state, Entry *entry, const View &view, FunctionCache 
     inputs.filled = direct && verdict < 0;
     if (callbacks.check != nullptr && !tell_check(state, entry, view, verdict)) return Tried::error;
     if (verdict >= 0) return Tried::fails;
+    if (entry->hot_at != 0 && entry->hits >= entry->hot_at) {
+        entry->hot_at = 0;
+        Ref better = ask_for_better(state, entry, view);
+        if (!better) return Tried::error;
+        if (Py_TYPE(better.get()) == entry_type) {
+            Tried tried = try_entry(state, (Entry *)better.get(), view, cache, outcome);
+            if (tried != Tried::fails) return tried;
+        }
+    }
     *outcome = run_entry(state, entry, view, inputs.values, cache);
     return Tried::holds;
 }
@@ -195,6 +232,25 @@ Ref ask_for_entry(CodeState *state, const View &view) {
     PyErr_Format(PyExc_TypeError, "miss returned %s, not an Entry or None",
                  Py_TYPE(entry.get())->tp_name);
     return Ref();
+}
+
+// Asks Python for an entry that assumes what usually happens. None: there is none.
+Ref ask_for_better(CodeState *state, Entry *entry, const View &view) {
+    if (callbacks.on_hot == nullptr || is_capturing(state)) return Ref(Py_NewRef(Py_None));
+    Ref locals(locals_tuple(view)), ask(Py_NewRef(callbacks.on_hot));
+    if (!locals) return Ref();
+    watches_spoil();
+    view.values.reset();
+    Capturing capturing{state, this_thread.capturing};
+    this_thread.capturing = &capturing;
+    LookupScope off(Lookup::off);
+    WithoutDynamo alone;
+    RecursionRoom raised_limit;
+    PyObject *arguments[] = {(PyObject *)state, (PyObject *)entry, locals.get(), view.globals,
+                             closure_or_none(view)};
+    Ref found(PyObject_Vectorcall(ask.get(), arguments, 5, nullptr));
+    this_thread.capturing = capturing.up;
+    return found;
 }
 
 Outcome answer_miss(CodeState *state, const View &view, FunctionCache *cache) {
@@ -317,6 +373,13 @@ PyObject *state_remove(CodeState *self, PyObject *entry) {
     Py_RETURN_NONE;
 }
 
+// Publishes the entry for other outcomes in place of one that assumes some.
+bool take_back(CodeState *state, Entry *entry) {
+    Ref removed(state_remove(state, (PyObject *)entry));
+    if (!removed) return false;
+    return (bool)Ref(state_add(state, entry->otherwise));
+}
+
 PyObject *state_clear_method(CodeState *self, PyObject *) {
     if (!replace_entries(self, PyTuple_New(0))) return nullptr;
     self->skip = self->streak = 0;
@@ -427,23 +490,26 @@ void set_callback(PyObject *&place, PyObject *value) {
 }
 
 PyObject *set_callbacks(PyObject *, PyObject *args, PyObject *kwargs) {
-    static const char *names[] = {"policy", "state_for", "check", "on_rerun", "judged", nullptr};
+    static const char *names[] = {"policy", "state_for", "check", "on_rerun",
+                                  "on_hot", "judged", nullptr};
     PyObject *policy = nullptr, *state_for = nullptr, *check = nullptr, *on_rerun = nullptr;
-    PyObject *judged = nullptr;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOOO", (char **)names, &policy, &state_for,
-                                     &check, &on_rerun, &judged))
+    PyObject *on_hot = nullptr, *judged = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOOOO", (char **)names, &policy, &state_for,
+                                     &check, &on_rerun, &on_hot, &judged))
         return nullptr;
     auto or_none = [](PyObject *callback) { return callback == nullptr ? Py_None : callback; };
-    Ref before(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O}", "policy", or_none(callbacks.policy),
+    Ref before(Py_BuildValue("{s:O,s:O,s:O,s:O,s:O,s:O}", "policy", or_none(callbacks.policy),
                              "state_for", or_none(callbacks.state_for), "check",
                              or_none(callbacks.check), "on_rerun", or_none(callbacks.on_rerun),
-                             "judged", or_none(callbacks.judged)));
+                             "on_hot", or_none(callbacks.on_hot), "judged",
+                             or_none(callbacks.judged)));
     if (!before) return nullptr;
     if (policy != nullptr) callbacks.policy_epoch++;
     set_callback(callbacks.policy, policy);
     set_callback(callbacks.state_for, state_for);
     set_callback(callbacks.check, check);
     set_callback(callbacks.on_rerun, on_rerun);
+    set_callback(callbacks.on_hot, on_hot);
     set_callback(callbacks.judged, judged);
     return before.release();
 }
@@ -456,8 +522,8 @@ PyMethodDef module_methods[] = {
     {"config_of_thread", config_of_thread, METH_NOARGS,
      "the number of the configuration that frames are compiled by here"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
-     "set_callbacks(*, policy, state_for, check, on_rerun, judged) -> what was set before; None takes "
-     "one away"},
+     "set_callbacks(*, policy, state_for, check, on_rerun, on_hot, judged) -> what was set before; "
+     "None takes one away"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

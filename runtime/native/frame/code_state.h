@@ -39,6 +39,7 @@ struct Callbacks {
     PyObject *state_for = nullptr;  // (code) -> CodeState
     PyObject *check = nullptr;      // (state, entry, guards, locals, globals, closure, verdict)
     PyObject *on_rerun = nullptr;   // (state, entry, exception)
+    PyObject *on_hot = nullptr;     // (state, entry, locals, globals, closure) -> Entry | None
     // (state, entry, slower, seconds compiled, seconds as written) -> whether to do it
     PyObject *judged = nullptr;
     unsigned policy_epoch = 1;

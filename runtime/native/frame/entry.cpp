@@ -256,6 +256,8 @@ int entry_traverse(Entry *self, visitproc visit, void *arg) {
     Py_VISIT(self->target);
     Py_VISIT(self->rows);
     Py_VISIT(self->data);
+    Py_VISIT(self->otherwise);
+    Py_VISIT(self->leaves);
     return self->tree == nullptr ? 0 : visit_tree(*self->tree, visit, arg);
 }
 
@@ -264,6 +266,8 @@ int entry_traverse(Entry *self, visitproc visit, void *arg) {
 int entry_clear(Entry *self) {
     Py_CLEAR(self->data);
     Py_CLEAR(self->rows);
+    Py_CLEAR(self->otherwise);
+    Py_CLEAR(self->leaves);
     return 0;
 }
 
@@ -291,6 +295,20 @@ PyObject *entry_get_kind(Entry *self, void *) {
 PyObject *entry_get_guard_time(Entry *self, void *) {
     return Py_BuildValue("Id", (unsigned)self->checked.n, (double)self->checked.median());
 }
+
+// assume(otherwise, leaves): the program assumes outcomes of branches.
+PyObject *entry_assume(Entry *self, PyObject *args) {
+    PyObject *otherwise, *leaves;
+    if (!PyArg_ParseTuple(args, "O!O", entry_type, &otherwise, &leaves)) return nullptr;
+    Py_XSETREF(self->otherwise, Py_NewRef(otherwise));
+    Py_XSETREF(self->leaves, Py_NewRef(leaves));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef entry_methods[] = {
+    {"assume", (PyCFunction)entry_assume, METH_VARARGS,
+     "assume(otherwise, leaves): the entry that answers where the program raises `leaves`"},
+    {nullptr, nullptr, 0, nullptr}};
 
 PyObject *entry_repr(Entry *self) {
     return PyUnicode_FromFormat("<Entry %s %S, %llu hits>", KIND_NAMES[(int)self->kind], self->name,
@@ -334,6 +352,12 @@ PyMemberDef entry_members[] = {
     {"slower", T_BOOL, offsetof(Entry, slower), 0, "than plain Python: its calls run as written"},
     {"rerun", T_BOOL, offsetof(Entry, rerun), 0, "after an error, run once in plain Python"},
     {"extent", T_BOOL, offsetof(Entry, extent), 0, "plain: look up the frames inside"},
+    {"hot_at", T_ULONGLONG, offsetof(Entry, hot_at), 0,
+     "code: from so many hits on, ask once for a better entry"},
+    {"exits", T_ULONGLONG, offsetof(Entry, exits), READONLY,
+     "how often another outcome than assumed occurred"},
+    {"otherwise", T_OBJECT, offsetof(Entry, otherwise), READONLY,
+     "the entry for other outcomes, or None"},
     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot entry_slots[] = {

@@ -29,6 +29,12 @@ struct Entry {
     Ring checked;  // seconds of successful checks in sampled calls
     char rerun;  // a failed direct run may be repeated in plain Python, since it changed nothing
     char extent;  // plain: the hook looks up frames inside
+    // code: from so many hits on, Python is asked once for a better entry; 0: never
+    unsigned long long hot_at;
+    // direct, if the program assumes outcomes of branches: the entry that answers a call in which
+    // another one occurs, the exception that says so, and how often it came
+    PyObject *otherwise, *leaves;
+    unsigned long long exits;
     PyObject *rows;
     PyObject *name;
     PyObject *data;
