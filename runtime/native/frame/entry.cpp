@@ -305,11 +305,6 @@ PyObject *entry_assume(Entry *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef entry_methods[] = {
-    {"assume", (PyCFunction)entry_assume, METH_VARARGS,
-     "assume(otherwise, leaves): the entry that answers where the program raises `leaves`"},
-    {nullptr, nullptr, 0, nullptr}};
-
 PyObject *entry_repr(Entry *self) {
     return PyUnicode_FromFormat("<Entry %s %S, %llu hits>", KIND_NAMES[(int)self->kind], self->name,
                                 self->hits);
@@ -329,6 +324,8 @@ PyObject *entry_trials(Entry *self, PyObject *) {
 }
 
 PyMethodDef entry_methods[] = {
+    {"assume", (PyCFunction)entry_assume, METH_VARARGS,
+     "assume(otherwise, leaves): the entry that answers where the program raises `leaves`"},
     {"trials", (PyCFunction)entry_trials, METH_NOARGS,
      "(samples and seconds compiled, the same as written, since the last verdict; lost; ratio)"},
     {"arm", (PyCFunction)entry_arm, METH_NOARGS,
