@@ -245,6 +245,7 @@ class _Attempt:
         self.root = self._root(scope)
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
+        self.raises = False  # whether the program may raise what Python then raises
         self.inside = False  # whether a break leaves an inlined function
         self.ends: Ends | None = None
         self.sides: dict[Any, dict[bool, Any]] = {}
@@ -440,7 +441,9 @@ class _Attempt:
             checks = self.tracer.may_raise_since(0) or made.graph.required
             raises = clean and bool(checks)
             program = rollback.again(made.program, made.graph, raises) if clean else made.program
-            if made.graph.needs_grad or made.graph.spends:
+            saves = made.graph.needs_grad or made.graph.spends
+            self.raises = raises or saves
+            if saves:
                 # Loaded at first use: programs for inference save nothing.
                 from ..runtime.autograd import saving_hooks
 
@@ -554,7 +557,12 @@ class _Attempt:
             context.undo.pop()()
         if torch.is_grad_enabled() != self.grad_before:
             self.tracer.grad_mode(self.grad_before)
+        for clock, recorded in m.journal.clocks:
+            if self.tracer.recorded > recorded:
+                # The program would run all operators before it.
+                raise MustBePython(clock, "GB103", "a clock that is read between operators")
         dry = Emitter(Assembler(code), m, self.root)
+        dry.call_early(m.journal.effects, False)
         self._body(dry, values, mode, contexts)
         outputs = dry.outputs
         numpy_arrays.check_shared(m, outputs, dry.arrays)
@@ -563,6 +571,7 @@ class _Attempt:
         self._compile(made)
         real = Emitter(Assembler(code), m, self.root)
         where = "before"
+        real.call_early(m.journal.effects, self.raises)
         if graph is not None:
             given = [*m.inputs, *self._numbers()]
             real.clear(m.journal.cleared, [*given, *dry.loaded])

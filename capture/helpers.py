@@ -291,6 +291,32 @@ def failed_halfway(error: BaseException) -> BaseException:
     return faults.halfway(frame.f_code.co_qualname, error) if ours else error
 
 
+def number_from(
+    kind: str, bounds: tuple[int | None, int | None], step: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """step(*args, **kwargs), a number as the frame's code was compiled for."""
+    found = step(*args, **kwargs)
+    low, high = bounds
+    if type(found).__name__ != kind or not (low is None or low <= found <= high):
+        raise ValueError(f"{step.__name__}() gives {found!r} instead of an usual {kind}")
+    return found
+
+
+def states_of(*generators: Any) -> list[tuple[Any, Any]]:
+    """The states of generators of random numbers, for `drawn_again`."""
+    return [
+        (one, one.getstate() if hasattr(one, "getstate") else one.get_state(legacy=False))
+        for one in generators
+    ]
+
+
+def drawn_again(error: BaseException, states: list[tuple[Any, Any]]) -> None:
+    """Handle an exception of the frame's program, after which Python draws the same numbers."""
+    for generator, state in states:
+        (generator.setstate if hasattr(generator, "setstate") else generator.set_state)(state)
+    program_failed(error)
+
+
 def size_of(tensor: torch.Tensor, dim: int) -> int:
     """tensor.shape[dim] under any mode."""
     with torch._C.DisableTorchFunction():

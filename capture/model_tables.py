@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import random
 import sys
+import time
 import warnings
 from types import FunctionType
 from typing import Any
@@ -55,12 +57,27 @@ _OF_LOGGERS = (
     *("isEnabledFor", "getEffectiveLevel", "hasHandlers"),
 )
 _TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
+_CLOCKS = [
+    getattr(time, name + kind)
+    for name in ("time", "perf_counter", "monotonic", "process_time")
+    for kind in ("", "_ns")
+]
+_OF_GENERATORS = (
+    *("random", "uniform", "gauss", "normalvariate", "lognormvariate", "expovariate"),
+    *("betavariate", "gammavariate", "vonmisesvariate", "paretovariate", "weibullvariate"),
+    *("triangular", "randint", "randrange", "getrandbits", "choice", "seed"),
+)
 _SETTINGS: tuple[Any, ...] = (
     torch_checkpoint.set_checkpoint_early_stop,
     torch_checkpoint.set_checkpoint_debug_enabled,
 )
 # Module -> the callables whose models it has.
 LATE: dict[str, list[Any]] = {
+    "operations.called_numbers": [
+        *_CLOCKS,
+        *(random.random, random.getrandbits),
+        *(getattr(random.Random, name) for name in _OF_GENERATORS),
+    ],
     "models.copies": [copy.copy, copy.deepcopy],
     "models.legacy": [
         torch.autograd.Variable,

@@ -173,7 +173,7 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
 
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """The program from the kept plan of such a graph, or from a new one."""
-    if any(origin[0] == "data" for origin in graph.symbols.values()):
+    if graph.required or any(origin[0] == "data" for origin in graph.symbols.values()):
         # loaded at first use: few programs read numbers from tensors
         from .read_parts import compiled
 

@@ -233,6 +233,7 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
     writer.read_sizes([(one.left, one.right) for one in graph.required])
     read = {s: graph.outputs[of[1]] for s, of in graph.symbols.items() if of[0] == "data"}
     dims = {s: of[2:] for s, of in graph.symbols.items()}
+    writer.check()
     for at, (part, program) in enumerate(zip(parts, programs, strict=True)):
         taken = [values[node] for node in part.takes]
         taken += [symbol.name for symbol in part.graph.numbers]

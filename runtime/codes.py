@@ -122,7 +122,8 @@ _TABLE: tuple[Code, ...] = (
          " them",
          "set it before the call of the compiled function"),
     Code("GB119", "random numbers outside of torch",
-         "random and numpy.random keep a state of their own that must advance as in plain Python",
+         "a random number decides which way the function goes, or random and numpy.random give"
+         " something else than one number",
          "draw the numbers outside and pass them in, or use torch's generator"),
     Code("GB120", "iterator not modelled",
          "the object iterated over runs code of its own at each step",

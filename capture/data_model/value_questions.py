@@ -180,7 +180,7 @@ class _Question:
         numbers = []
         for symbol in sorted(symbols_of(arguments), key=str):
             what, source, *dim = self.m.facts.symbols[symbol]
-            if what == "data":
+            if what == "data" or symbol in self.m.facts.called:
                 return None
             if what == "number":
                 numbers.append(symbol)

@@ -46,6 +46,9 @@ class Emitter:
         self.root_cells = {cell: name for name, cell in frame.cells.items()}
         self.used_cells: list[str] = []
         self.bound_cells: set[str] = set()
+        self.state = ""  # the local with the states of generators, for their return
+        self.stages: dict[str, str] = {}  # after random numbers are drawn: see `call_early`
+        self.late: dict[Value, Called] = {}  # numbers of calls after the program
 
     # -- the program -------------------------------------------------------------------------------
     def call_program(
@@ -79,8 +82,10 @@ class Emitter:
         """A context with the fault handler of a stage, for instructions that may raise.
 
         "program", "before": the frame runs its original code, since nothing has been changed;
+        "drawn": the same, when generators of random numbers have their states back;
         "halfway": an error says so; "": the exception leaves the frame.
         """
+        where = self.stages.get(where, where)
         if not where:
             return self.asm.covered(None)
         label = self.failed.setdefault(where, self.asm.label())
@@ -97,7 +102,8 @@ class Emitter:
             error = asm.fresh("error")
             asm.store_fast(error)
             asm.emit("POP_EXCEPT")
-            asm.call_const(_FAILED[where], partial(asm.load_fast, error))
+            state = [partial(asm.load_fast, self.state)] if where == "drawn" else []
+            asm.call_const(_FAILED[where], partial(asm.load_fast, error), *state)
             if where == "halfway":
                 asm.raise_(1)
                 continue
@@ -138,6 +144,10 @@ class Emitter:
             self.asm.load_attr("__dict__")
             return
         if isinstance(value, SymbolicNumber) and not value.looked:
+            if value in self.late:
+                _called(self, self.late[value])
+                self.asm.load_fast(self.temps[value])
+                return
             if value.source is None:
                 self._compute(value)
                 return
@@ -173,8 +183,8 @@ class Emitter:
         """Compute a symbolic number from numbers outside, before anything changes, and from
         results of the graph."""
         made, sources = symbolic_numbers.function_of(self.m, value)
-        if any(isinstance(one, Tensor) for one in sources):
-            given = [one if isinstance(one, Tensor) else self._value_at(one) for one in sources]
+        if any(isinstance(one, Value) for one in sources):
+            given = [one if isinstance(one, Value) else self._value_at(one) for one in sources]
             self.build(given)
             self.asm.call_const(made, *map(self._loader, given))
         else:
@@ -278,8 +288,41 @@ class Emitter:
             self.push(leaf)
             self.asm.store_attr("grad")
 
+    def call_early(self, effects: list[Effect], returns: bool) -> None:
+        """Make the calls that come before the program. `returns`: the program may raise, and Python
+        then runs the frame again."""
+        early = [effect for effect in effects if isinstance(effect, Called) and effect.early]
+        drawn = list(dict.fromkeys(effect.state for effect in early if effect.state is not None))
+        with self.failing("before"):
+            self.build(drawn)
+            if drawn and returns:
+                self.asm.call_const(helpers.states_of, *map(self._loader, drawn))
+                self.state = self.asm.fresh("states")
+                self.asm.store_fast(self.state)
+        if drawn:
+            self.stages = dict.fromkeys(("before", "program"), "drawn" if returns else "")
+        with self.failing("before"):
+            for effect in early:
+                self.call(effect)
+
+    def call(self, effect: Called) -> None:
+        """step(*items, **named)"""
+        items = [*effect.items, *(value for _, value in effect.named)]
+        names = tuple(name for name, _ in effect.named)
+        self.asm.call_const(effect.step, *map(self._loader, items), kwnames=names)
+        if effect.result is None:
+            self.asm.pop_top()
+            return
+        temp = self.temps[effect.result] = self.asm.fresh("number")
+        self.asm.store_fast(temp)
+
     def replay(self, effects: list[Effect]) -> None:
-        for effect in effects:
+        """Replay the effects after the program, in order."""
+        late = [one for one in effects if not (isinstance(one, Called) and one.early)]
+        self.late = {
+            one.result: one for one in late if isinstance(one, Called) and one.result is not None
+        }
+        for effect in late:
             _REPLAY[type(effect)](self, effect)
 
     def enter_contexts(self, contexts: list[Context]) -> None:
@@ -350,11 +393,11 @@ def _filled(e: Emitter, effect: Filled) -> None:
 
 
 def _called(e: Emitter, effect: Called) -> None:
+    if effect.result in e.temps:
+        return  # its number was needed before
+    e.late.pop(effect.result, None)  # type: ignore[arg-type]
     with e.failing(""):
-        items = [*effect.items, *(value for _, value in effect.named)]
-        names = tuple(name for name, _ in effect.named)
-        e.asm.call_const(effect.step, *map(e._loader, items), kwnames=names)
-    e.asm.pop_top()
+        e.call(effect)
 
 
 def _set_variable(e: Emitter, effect: SetVariable) -> None:
@@ -362,7 +405,8 @@ def _set_variable(e: Emitter, effect: SetVariable) -> None:
     e.asm.pop_top()
 
 
-_FAILED: dict[str, Callable[[BaseException], object]] = {
+_FAILED: dict[str, Callable[..., object]] = {
+    "drawn": helpers.drawn_again,
     "program": helpers.program_failed,
     "before": helpers.failed_before,
     "halfway": helpers.failed_halfway,

@@ -210,6 +210,13 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         from . import cached_calls
 
         return cached_calls.call(m, fn, args, kwargs)
+    if type(real).__name__ == "cython_function_or_method":
+        # Loaded at first use: numpy.random alone has such functions.
+        from . import called_numbers
+
+        drawn = called_numbers.numpy_call(m, real, args, kwargs)
+        if drawn is not None:
+            return drawn
     getter = getters.from_outside(m, fn)
     if getter is not None:
         return getters.call(m, getter, args, kwargs)

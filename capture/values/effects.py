@@ -58,13 +58,22 @@ class SetVariable:
 class Called:
     """A function is called: step(*items, **named). Its exception leaves the frame.
 
-    `writes`: objects from outside that it changes.
+    writes   objects from outside that it changes
+    result   the Value of what it returns, if that is used
+    early    it is called before the frame's program
+    state    the generator of random numbers whose state it changes
+    calm     a library's output: no code of the program runs, and nothing that other effects read
+             changes
     """
 
     step: Any
     items: tuple[Value, ...]
     named: tuple[tuple[str, Value], ...] = ()
     writes: tuple[Value, ...] = ()
+    result: Value | None = None
+    early: bool = False
+    state: Value | None = None
+    calm: bool = False
 
 
 Effect = SetAttr | SetGlobal | Written | Filled | SetVariable | Called

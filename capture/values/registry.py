@@ -40,6 +40,7 @@ NONE = Const(None)
 _HASHED = (
     types.FunctionType,
     types.BuiltinFunctionType,
+    types.MethodDescriptorType,
     type,
     np.ufunc,
     type(np.sum),

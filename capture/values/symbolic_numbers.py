@@ -100,6 +100,8 @@ class _Numbers:
         # (machine, comparison, side, side) of numbers that the graph reads -> its truth, as another
         # such number, or None
         self.compare: Callable[[Machine, str, Any, Any], Value | None] = lambda *_: None
+        # results of functions that replacement code calls (see `operations.called_numbers`)
+        self.called: dict[Symbol, SymbolicNumber] = {}
         # adds these tensors to the outputs of the graph
         self.give: Callable[[Machine, list[Tensor]], None] = lambda m, outputs: None
         self.varying: set[Symbol] = set()
@@ -137,12 +139,12 @@ def descriptions(m: Machine, graph: Graph) -> list[tuple[str, str]]:
     """(size or number, reason) for each symbol of a graph from outside, for the report."""
     found = []
     for symbol in graph.symbols:
-        if symbol in m.numbers.read:
+        if symbol in m.numbers.read or symbol in m.numbers.called:
             continue
         what, source, dim = _place(m.facts, symbol)
         found.append((row_name(source, what, dim), m.varied.why(what, source, dim)))
     for symbol, name in m.facts.needed.items():
-        known = symbol in m.facts.symbols and symbol not in m.numbers.read
+        known = symbol in m.facts.symbols and symbol not in m.numbers.read | m.numbers.called
         if symbol not in graph.symbols and known:
             what, source, dim = _place(m.facts, symbol)
             why = f"constant, because {name} takes no symbolic number"
@@ -186,13 +188,18 @@ def _expr(m: Machine, value: SymbolicNumber) -> Any:
 
 
 def _refuse_data(m: Machine, expr: Any) -> None:
-    """Break where a plain number is needed of one that the graph reads from a tensor."""
-    if m.numbers.read and not m.numbers.read.keys().isdisjoint(symbols_of(expr)):
-        raise Break("GB104", "a number from tensor data decides")
+    """Break where a plain number is needed of one that is known only when the frame runs."""
+    for symbol in symbols_of(expr):
+        if symbol in m.numbers.read:
+            raise Break("GB104", "a number from tensor data decides")
+        if symbol in m.numbers.called:
+            refuse(f"{m.facts.called[symbol]} decides")
 
 
 def refuse(what: str) -> None:
-    """Break where a number from tensor data is needed: see `Facts.refuse`."""
+    """Break where a number is needed that is known only when the frame runs: see `Facts.refuse`."""
+    if "random" in what or "clock" in what:
+        raise Break("GB119" if "random" in what else "GB103", what)
     raise Break("GB104" if what.startswith("a number") else "GB105", what)
 
 
@@ -384,7 +391,7 @@ def argument(m: Machine, value: SymbolicNumber) -> Any:
     """A number for the tracer: an expression if it varies."""
     if is_number(value) and all(one.custom for one in m.inner) and _may_vary(m, value):
         (expr,) = without_the_rest(m, _expr(m, value))
-        if varies(m, expr):
+        if varies(m, expr) and not any(m.facts.symbols[s][0] == "late" for s in symbols_of(expr)):
             return expr
     return value.value
 
@@ -418,11 +425,11 @@ def from_torch_number(m: Machine, value: Any) -> Any:
     return None
 
 
-def function_of(m: Machine, value: SymbolicNumber) -> tuple[Any, list[Source | Tensor]]:
+def function_of(m: Machine, value: SymbolicNumber) -> tuple[Any, list[Source | Value]]:
     """(a function that computes the number, the sources of its arguments: of a number that the
-    graph reads, the tensor)"""
+    graph reads, the tensor; of one that replacement code calls for, that number)"""
     expr = m.facts.form(value.expr)
-    sources: list[Source | Tensor] = []
+    sources: list[Source | Value] = []
 
     scope = {**OPS, "size": helpers.size_of, "stride": helpers.stride_of, "item": helpers.item_of}
 
@@ -434,14 +441,14 @@ def function_of(m: Machine, value: SymbolicNumber) -> tuple[Any, list[Source | T
 
     def symbol(one: Symbol) -> str:
         what, source, dim = _place(m.facts, one)
-        given = m.numbers.read.get(one, source)
+        given: Any = m.numbers.read.get(one) or m.numbers.called.get(one, source)
         if given not in sources:
             sources.append(given)
         name = f"a{sources.index(given)}"
         if what == "data":
             sized = len(m.facts.symbols[one]) > 2
             return f"size({name}, {dim})" if sized else f"item({name})"
-        return name if what == "number" else f"{what}({name}, {dim})"
+        return name if what in ("number", "late") else f"{what}({name}, {dim})"
 
     def call(op: str, _kind: str, *parts: str) -> str:
         sign = SIGNS.get(op)

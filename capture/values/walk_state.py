@@ -80,6 +80,7 @@ class Journal:
     gone      objects from outside to which the frame has dropped a reference
     unhooked  those of `gone` that a place outside the frame held
     keys      objects from outside that were compared with others as keys of dicts and sets
+    clocks    reads of a clock after the program: (the root's instruction, operators before it)
     """
 
     effects: list[Effect] = field(default_factory=list)
@@ -87,6 +88,7 @@ class Journal:
     gone: list[Any] = field(default_factory=list)
     unhooked: list[Any] = field(default_factory=list)
     keys: list[Value] = field(default_factory=list)
+    clocks: list[tuple[int, int]] = field(default_factory=list)
 
     def release(self) -> None:
         _clear(self)

@@ -196,6 +196,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
         writer.names["set_grad"] = torch._C._set_grad_enabled
     told = [(one.left, one.right) for one in graph.required]
     writer.read_sizes([told, *((call.args, call.kwargs) for call in graph.calls)])
+    writer.check()
     for position in range(len(graph.calls)):
         writer.call(position)
     outputs = "".join(f"{writer.variable(ref.index)}, " for ref in graph.call_outputs)

@@ -5,8 +5,9 @@ where those suffice. Else the hints answer it, and the answer becomes a `Relatio
 turns into a guard. `Facts.pin(expr)` binds an expression to its value at capture. Where a symbol
 turns out to equal a number or an expression of other symbols, `form` replaces it.
 
-A number that the graph reads from a tensor (origin "data") has no value at capture. A question
-about it that ranges do not answer, and a pin of it, are refused: the graph ends there. What eager
+A number that the graph reads from a tensor (origin "data") has no value at capture, nor has the
+result of a function that replacement code calls (`called`). A question about it that ranges do not
+answer, and a pin of it, are refused: the graph ends there. What eager
 mode raises for unless it holds is a requirement (`require`), which the program checks when it has
 read the number.
 """
@@ -69,6 +70,8 @@ class Facts:
         # Relations of numbers from tensor data, which the program checks.
         self.required: list[Relation] = []
         self._reads = False  # there are such numbers
+        # Results of Python's functions, known when the frame runs -> what they are.
+        self.called: dict[Symbol, str] = {}
         # Whether the program can still check one, which Python's second run must not notice.
         self.may_require: Callable[[], bool] = lambda: True
         # Raises outside of a traced call where a number from tensor data is needed.
@@ -98,13 +101,21 @@ class Facts:
         self.symbols = {symbol: origin[:1] for symbol, origin in self.symbols.items()}
 
     def symbol(
-        self, kind: str, hint: Any, origin: Any, low: int | None = None, high: int | None = None
+        self,
+        kind: str,
+        hint: Any,
+        origin: Any,
+        low: int | None = None,
+        high: int | None = None,
+        called: str = "",
     ) -> Symbol:
-        """A new symbol for the number at `origin`."""
+        """A new symbol for the number at `origin`; `called`: see there."""
         letter = {"size": "s", "stride": "t"}.get(origin[0], "n" if kind == "int" else "f")
         made = Symbol(f"{letter}{len(self.symbols)}", kind, hint, low, high)
         self.symbols[made] = origin
-        self._reads |= origin[0] == "data"
+        self._reads |= origin[0] == "data" or bool(called)
+        if called:
+            self.called[made] = called
         return made
 
     @contextmanager
@@ -153,8 +164,10 @@ class Facts:
         return found
 
     def from_data(self, value: Any) -> bool:
-        """Whether the graph reads one of the symbols of a nested value from a tensor."""
-        return self._reads and any(self.symbols[s][0] == "data" for s in symbols_of(value))
+        """Whether a symbol of a nested value is known only when the frame runs."""
+        return self._reads and any(
+            self.symbols[s][0] == "data" or s in self.called for s in symbols_of(value)
+        )
 
     def _ask_data(self, op: str, left: Any, right: Any) -> bool:
         found = self.known(op, left, right)
@@ -163,7 +176,7 @@ class Facts:
         if found is None and self.calling is not None:
             found = self._assumed(op, left, right)
         if found is None:
-            self._refuse_data(COMPARED)
+            self._refuse_data("a comparison of {} decides", (left, right))
         return bool(found)
 
     def _assumed(self, op: str, left: Any, right: Any) -> bool | None:
@@ -198,7 +211,9 @@ class Facts:
         found = self.known(op, *substituted(self.form((left, right)), several))
         return self.ask(op, left, right) if found is None else found
 
-    def _refuse_data(self, what: str) -> None:
+    def _refuse_data(self, what: str, value: Any) -> None:
+        kinds = [self.called[s] for s in symbols_of(value) if s in self.called]
+        what = what.format(kinds[0] if kinds else "a number from tensor data")
         if self.calling is None:
             self.refuse(what)
         raise self.error("" if self.calling is None else name_of(self.calling), what)
@@ -214,8 +229,9 @@ class Facts:
             found = self._answers.get(key := _float_key(op, left, right))
         if found is not None:
             return found
-        if not self.may_require():
-            self._refuse_data(COMPARED)
+        late = any(self.symbols[s][0] == "late" for s in symbols_of((left, right)))
+        if late or not self.may_require():
+            self._refuse_data("a comparison of {} decides", (left, right))
         relation = Relation(op, left, right, True, self.where)
         self.required.append(relation)
         if "float" in (kind_of(left), kind_of(right)):
@@ -275,7 +291,7 @@ class Facts:
         if not isinstance(value, Expr):
             return value
         if self.from_data(value):
-            self._refuse_data("a number from tensor data decides")
+            self._refuse_data("{} decides", value)
         hint = value.hint
         if self.calling is not None:
             self.need(value, name_of(self.calling))

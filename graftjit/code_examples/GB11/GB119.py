@@ -1,5 +1,5 @@
-"""The number is drawn outside and passed in; where it has to vary within the part, torch's own
-generator stays in the graph.
+"""The number is drawn outside, and what it decides is passed in; where it has to vary within the
+part, torch's own generator stays in the graph.
 """
 
 import random
@@ -15,7 +15,9 @@ random.seed(1)
 @jit
 def step(x):
     y = torch.sin(x)
-    return y * random.random()
+    if random.random() < 0.5:
+        y = -y
+    return y + 1
 
 
 print(step(torch.ones(2)))
@@ -23,9 +25,9 @@ print(step(torch.ones(2)))
 
 # after
 @jit
-def step(x, factor):
+def step(x, sign):
     y = torch.sin(x)
-    return y * factor
+    return y * sign + 1
 
 
-print(step(torch.ones(2), torch.tensor(random.random())))
+print(step(torch.ones(2), torch.tensor(-1.0 if random.random() < 0.5 else 1.0)))
