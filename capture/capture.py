@@ -478,6 +478,9 @@ class _Attempt:
         self.machine.numbers.give(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
+        for ghost, version, index in self.machine.journal.shown:
+            if ghost._version != version or (self.machine.heap.data and graph.mutates):
+                raise MustBePython(index, "GB103", "a tensor that is shown and then written")
         if self.machine.heap.data:
             # Loaded at first use: programs of today do without `.data`.
             from .models import legacy

@@ -10,6 +10,7 @@ its module may have a row, too: then the module is imported for nothing.
 from __future__ import annotations
 
 import copy
+import io
 import logging
 import random
 import sys
@@ -19,6 +20,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch import distributions
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _foreach_utils
 from torch.utils import checkpoint as torch_checkpoint
@@ -52,6 +54,7 @@ def _steps() -> list[Any]:
     return [one for functions in found for one in functions if type(one) is FunctionType]
 
 
+_OF_STREAMS = ("write", "flush")
 _OF_LOGGERS = (
     *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
     *("isEnabledFor", "getEffectiveLevel", "hasHandlers"),
@@ -79,6 +82,10 @@ LATE: dict[str, list[Any]] = {
         *(getattr(random.Random, name) for name in _OF_GENERATORS),
     ],
     "models.copies": [copy.copy, copy.deepcopy],
+    "models.distributions": [
+        distributions.kl.kl_divergence,
+        distributions.utils._lazy_property_and_property,
+    ],
     "models.legacy": [
         torch.autograd.Variable,
         torch.Tensor,
@@ -87,6 +94,8 @@ LATE: dict[str, list[Any]] = {
     ],
     "data_model.raising_checks": [torch._assert_async, torch._check],
     "models.output": [
+        print,
+        *(getattr(one, name) for one in (io.TextIOWrapper, io.StringIO) for name in _OF_STREAMS),
         warnings.warn,
         *(getattr(logging.Logger, name) for name in _OF_LOGGERS),
     ],

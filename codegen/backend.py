@@ -17,6 +17,7 @@ from ..ir.errors import NotDivided
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
+from ..ir.symbolic.expr import Symbol, symbols_of
 from ..ir.trace.joint_graph import Joint, Trade
 from ..runtime.autograd.freed_graph import SpentProgram
 from ..runtime.autograd.rollback import marking_begun, unwriting
@@ -171,9 +172,16 @@ def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -
         return _replayed(graph, *_fallback_reason(graph, error))
 
 
+def _mentioned(graph: Graph) -> set[Symbol]:
+    """The numbers that the program has to check."""
+    return symbols_of([(one.left, one.right) for one in graph.required])
+
+
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """The program from the kept plan of such a graph, or from a new one."""
-    if graph.required or any(origin[0] == "data" for origin in graph.symbols.values()):
+    # A backward has the numbers that the forward has checked.
+    checks = graph.required and graph.symbols.keys() >= _mentioned(graph)
+    if checks or any(origin[0] == "data" for origin in graph.symbols.values()):
         # loaded at first use: few programs read numbers from tensors
         from .read_parts import compiled
 

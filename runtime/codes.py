@@ -65,7 +65,8 @@ _TABLE: tuple[Code, ...] = (
          "graftjit cannot see into a function written in C, and its tables do not list this one",
          "call it outside and pass in its result, or use a torch operator in its place"),
     Code("GB103", "print, logging or other input and output",
-         "output has to happen at its place between the computations, so Python does it",
+         "output that code of the program handles, or that is more than text, has to happen at its"
+         " place between the computations, so Python does it",
          "return the value and print it outside, or move the line out of the hot path"),
     Code("GB104", "tensor turned into a Python value",
          ".numpy(), a text or a loop needs data that exists only when the graph has run; a number"

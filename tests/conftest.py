@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import tiers
+from tests.streams import OwnStream
 
 # Before anything of graftjit is imported. `make test` says the same.
 os.environ.setdefault("GRAFTJIT_CHECK", "1")
@@ -44,6 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     tiers.skip_when_time_is_over(item)
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Most tests print where they need a break."""
+    shown = sys.stdout
+    own = sys.stdout = OwnStream(shown)
+    yield
+    if sys.stdout is own:
+        sys.stdout = shown
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

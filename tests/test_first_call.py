@@ -93,7 +93,7 @@ LATE = (
     "data_model.raising_checks",
     *("models.copies", "models.legacy"),
     "models.output",
-    "operations.called_numbers",
+    *("models.distributions", "operations.called_numbers"),
     *("torch_models.autograd_function", "torch_models.checkpoints", "torch_models.data_parallel"),
     *("torch_models.differentiate", "torch_models.foreach", "torch_models.optimizer_rules"),
 )

@@ -75,6 +75,7 @@ def _listed(m: Machine, ghost: Any) -> Value:
 
 
 def _may_read(m: Machine, value: Tensor) -> bool:
+    """Whether the graph may read numbers of a tensor of one of these dtypes."""
     if m.inner or m.modes or m.varied.plain or not m.tracer.owns(value.ghost):
         return False
     if m.tracer.regions is not None or m.differentiating:

@@ -25,6 +25,7 @@ from ..values.effects import Called, Effect, Filled, SetAttr, SetGlobal, SetVari
 from ..values.frames import Frame
 from ..values.registry import NONE
 from ..values.symbolic_numbers import SymbolicNumber
+from ..values.texts import Text
 from ..values.value import Cell, Const, Context, Handled, Null, Tensor, Value
 from .reconstruct import BUILDERS, write_back
 from .resume import begin_handling
@@ -147,6 +148,10 @@ class Emitter:
             if value in self.late:
                 _called(self, self.late[value])
                 self.asm.load_fast(self.temps[value])
+                return
+            if isinstance(value, Text):
+                self.asm.call_const(value.step, *map(self._loader, value.items))
+                self._remember(value)
                 return
             if value.source is None:
                 self._compute(value)

@@ -314,8 +314,6 @@ def _format_value(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
     if conversion is not None:
         value = m.call(Obj(_CONVERSIONS[conversion]), [value], {})
-    if isinstance(value, Tensor):
-        raise Break("GB104", "a tensor in an f-string")
     f.push(m.call(Obj(format), [value, spec], {}))
 
 

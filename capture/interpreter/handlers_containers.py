@@ -13,7 +13,7 @@ from ..breaks import Break
 from ..bytecode.decoder import Instr
 from ..data_model import iteration
 from ..types import container_methods, sets
-from ..values import containers
+from ..values import containers, texts
 from ..values.containers import raises
 from ..values.effects import Filled
 from ..values.frames import Frame
@@ -57,7 +57,11 @@ def _build_const_key_map(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("BUILD_STRING")
 def _build_string(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const("".join(string_of(part) for part in f.popn(i.arg))))
+    parts = f.popn(i.arg)
+    if any(map(texts.is_open, parts)):
+        f.push(texts.made(m, texts.joined, *parts))
+        return
+    f.push(Const("".join(string_of(part) for part in parts)))
 
 
 def string_of(value: Value) -> str:

@@ -22,6 +22,7 @@ from ..operations import truth as truths
 from ..torch_models import calls, numpy_arrays
 from ..types import codings
 from ..types.exceptions import text as exception_text
+from ..values import texts
 from ..values.containers import NotConstant, as_constant, as_constants, fold
 from ..values.registry import BUILTINS, Args, Kwargs, Model, models
 from ..values.value import Const, Instance, Obj, Sequence, Tensor, Value
@@ -45,7 +46,14 @@ def _constant_model(fn: Any) -> Model:
                     return answer
             if fn in (abs, pow, divmod) or fn is round:
                 return _tensor_number(m, fn, args)
+            if fn in _TEXT and not kwargs:
+                written = _tensor_text(m, fn, args)
+                if written is not None:
+                    return written
             raise Break("GB104", f"{fn.__name__}() of a tensor")
+        constants = all(isinstance(one, Const) for one in args)
+        if fn in _TEXT and not kwargs and constants and any(map(texts.is_open, args)):
+            return texts.made(m, fn, *args)
         counted = None if kwargs else symbolic_math.called(m, fn, args)
         if counted is not None:
             return counted
@@ -69,6 +77,21 @@ def _constant_model(fn: Any) -> Model:
         return fold(lambda: fn(*plain, **named))
 
     return model
+
+
+def _tensor_text(m: Machine, fn: Any, args: Args) -> Value | None:
+    """str(), repr() or format() of a tensor: a text that is made after the program."""
+    value, spec = args[0], as_constant(m, args[1]) if len(args) > 1 else ""
+    if not isinstance(value, Tensor) or value.cls is not torch.Tensor:
+        return None
+    if fn is format and value.ghost.dim() == 0:
+        number = value_questions.number(m, value, "item")
+        return None if number is None else m.call(Obj(format), [number, *args[1:]], {})
+    if fn not in (str, repr, format) or spec:
+        return None
+    if not texts.shows(m, value):
+        return None
+    return texts.made(m, str if fn is format else fn, value)
 
 
 def _record_text(m: Machine, fn: Any, args: Args) -> Value | None:

@@ -1,17 +1,20 @@
-"""Warnings and log records of a frame: effects at their place, with the program's lines.
+"""Printed text, warnings and log records of a frame: effects at their place, with its lines.
 
-In: calls of `warnings.warn` and of loggers, with constants. Out: effects that give the warning or
-the record when the frame's graph has run. A guard says that Python's library alone handles it
-(`runtime.guards.shown_output`): it raises nothing, and runs no code of the program's. Then nothing
-can tell that it comes after the graph. Filters, registries, levels and handlers are asked when the
-effect runs, as in plain Python.
+In: calls of `print`, `write` of a text stream, `warnings.warn` and loggers, with constants, numbers,
+tensors and texts of them (`values.texts`). Out: effects that give the output when the frame's graph
+has run. A guard says that Python's library alone handles it (`runtime.guards.shown_output`): it runs
+no code of the program's. Then nothing can tell that it comes after the graph. Streams, filters,
+registries, levels and handlers are asked when the effect runs, as in plain Python.
 """
 
 from __future__ import annotations
 
 import _warnings
+import io
 import logging
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ...runtime import own_files
 from ...runtime.guards import shown_output
@@ -21,11 +24,21 @@ from .. import helpers
 from ..breaks import Break
 from ..data_model.polyfills import walk_as_written
 from ..exact_type import is_kind
-from ..values.containers import NotConstant, as_constant, compute
+from ..values import symbolic_numbers, texts
+from ..values.containers import (
+    NotConstant,
+    as_constant,
+    compute,
+    dict_items,
+    dict_set,
+    sequence_items,
+)
 from ..values.effects import Called
 from ..values.frames import Frame
 from ..values.registry import NONE, Args, Kwargs, models
-from ..values.value import Const, Obj, Sequence, Value, is_none
+from ..values.symbolic_numbers import SymbolicNumber
+from ..values.texts import Text
+from ..values.value import Const, Dict, Obj, Sequence, Tensor, Value, is_none
 from ..values.wrap import CONST_TYPES
 
 if TYPE_CHECKING:
@@ -44,9 +57,16 @@ def _asked(m: Machine, kind: Any, about: Any, *more: Any) -> Source:
     return Source("context", None, m.heap.asked[key])
 
 
-def _happens(m: Machine, step: Any, *items: Value, writes: tuple[Value, ...] = ()) -> None:
+def _happens(
+    m: Machine,
+    step: Any,
+    *items: Value,
+    named: Kwargs | None = None,
+    writes: tuple[Value, ...] = (),
+) -> None:
     m.activity += 1
-    m.journal.effects.append(Called(step, items, writes=writes))
+    pairs = tuple((named or {}).items())
+    m.journal.effects.append(Called(step, items, pairs, writes, calm=True))
 
 
 def _constant(m: Machine, value: Value | None, what: str) -> Any:
@@ -86,6 +106,101 @@ def _place(m: Machine, level: int, but: str = "") -> tuple[Frame | None, int]:
     return None, level - len(frames)
 
 
+# -- what is shown ---------------------------------------------------------------------------------
+def _argument(m: Machine, value: Value) -> Value:
+    """A value as it is shown after the program; containers as they are now."""
+    if isinstance(value, SymbolicNumber) or (
+        isinstance(value, Const) and type(value.value) in CONST_TYPES
+    ):
+        return value
+    if isinstance(value, Tensor) and value.cls is torch.Tensor and texts.shows(m, value):
+        return value
+    if isinstance(value, Sequence) and value.cls in (list, tuple, torch.Size):
+        return Sequence([_argument(m, one) for one in sequence_items(m, value)], value.cls)
+    if isinstance(value, Dict) and value.cls is dict:
+        copy = Dict({})
+        for key, item in dict_items(m, value):
+            dict_set(m, copy, key, _argument(m, item))
+        return copy
+    if isinstance(value, (Tensor, Sequence, Dict)):
+        raise Break(_CODE, f"output of a {getattr(value.cls, '__name__', 'value')}")
+    return m.call(Obj(str), [value], {})
+
+
+def _refuse_handled(m: Machine) -> None:
+    """Break in a `try`: its handler could catch what a stream raises."""
+    for frame in m.frames:
+        instrs = frame.decoded.instrs
+        handler = instrs[frame.pc - 1].handler
+        if handler is None:
+            continue
+        leaves_block = any(one.op == "WITH_EXCEPT_START" for one in instrs[handler : handler + 3])
+        if not (leaves_block and m.contexts):
+            raise Break(_CODE, "output in a try block or a with block of the program's")
+
+
+# -- print -----------------------------------------------------------------------------------------
+@models(print)
+def _print(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    _refuse_inside(m)
+    _refuse_handled(m)
+    named = dict(kwargs)
+    file = named.get("file", NONE)
+    if is_none(file):
+        if not shown_output.prints_in_c():
+            raise Break(_CODE, "call of print() with a stream of the program's own")
+        m.guard("equals", Source("context", None, shown_output.prints_in_c), True)
+    elif not isinstance(file, Obj) or not shown_output.writes_in_c(file.value):
+        raise Break(_CODE, "print() to a stream of the program's own kind")
+    for name in ("sep", "end", "flush"):
+        one = named.get(name, NONE)
+        if not is_none(one) and not symbolic_numbers.is_of(one, (str, bool, int)):
+            raise Break(_CODE, f"print() with this {name}")
+    if not named.keys() <= {"sep", "end", "flush", "file"}:
+        raise Break(_CODE, "print() with these keywords")
+    _happens(m, print, *[_argument(m, one) for one in args], named=named)
+    return NONE
+
+
+def _stream(m: Machine, args: Args) -> Obj:
+    """The stream of a call of a method of one."""
+    _refuse_inside(m)
+    _refuse_handled(m)
+    stream = args[0] if args else NONE
+    if not isinstance(stream, Obj) or not shown_output.writes_in_c(stream.value):
+        raise Break(_CODE, "a stream of the program's own kind")
+    m.same_object(stream)
+    return stream
+
+
+def _writes(step: Any) -> None:
+    @models(step)
+    def write(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        stream = _stream(m, args)
+        if len(args) != 2 or kwargs or not texts.is_text(args[1]) or texts.is_open(args[1]):
+            raise Break(_CODE, "write() of what is not a constant text")
+        _happens(m, step, *args, writes=(stream,))
+        return Const(len(args[1].value))  # type: ignore[attr-defined]
+
+
+for _cls in (io.TextIOWrapper, io.StringIO):
+    _writes(_cls.write)
+
+
+def _flushes(step: Any) -> None:
+    @models(step)
+    def flush(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        stream = _stream(m, args)
+        if len(args) != 1 or kwargs:
+            raise Break(_CODE, "flush() with arguments")
+        _happens(m, step, stream, writes=(stream,))
+        return NONE
+
+
+for _cls in (io.TextIOWrapper, io.StringIO):
+    _flushes(_cls.flush)
+
+
 # -- warnings --------------------------------------------------------------------------------------
 @models(_warnings.warn)
 def _warn(m: Machine, args: Args, kwargs: Kwargs) -> Value:
@@ -95,7 +210,8 @@ def _warn(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break(_CODE, "a warning with a source")
     if _constant(m, given.get("skip_file_prefixes"), "a prefix") not in (None, ()):
         raise Break(_CODE, "a warning that skips files")
-    text = _constant(m, given.get("message"), "a warning")
+    message = given.get("message", NONE)
+    text = message.real if isinstance(message, Text) else _constant(m, message, "a warning")
     level = _constant(m, given.get("stacklevel", Const(1)), "a stack level")
     if type(text) is not str or type(level) is not int:
         raise Break(_CODE, "a warning that is not a text")
@@ -108,12 +224,12 @@ def _warn(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     writes = (_recording(m),) if goes == "recorded" else ()
     frame, above = _place(m, max(level, 1))
     if frame is None:
-        _happens(m, _warnings.warn, Const(text), shown, Const(above + 1), writes=writes)
+        _happens(m, _warnings.warn, message, shown, Const(above + 1), writes=writes)
         return NONE
     place = Const(frame.code.co_filename), Const(_line(m, frame))
     scope = frame.scope.source
     names = () if scope is None else (Value(source=scope),)
-    _happens(m, helpers.warn_at, Const(text), shown, *place, *names, writes=writes)
+    _happens(m, helpers.warn_at, message, shown, *place, *names, writes=writes)
     return NONE
 
 
@@ -190,19 +306,21 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     for name in ("exc_info", "extra", "stack_info"):
         if _constant(m, given.get(name), f"{name} of a log record"):
             raise Break(_CODE, f"a log record with {name}")
-    level, text = (_constant(m, given[name], "a log record") for name in ("level", "msg"))
+    level = _constant(m, given["level"], "a log record")
+    message = _argument(m, given["msg"])
+    text = texts.shown(message) if texts.is_text(message) else None
     stack = _constant(m, given.get("stacklevel", Const(1)), "a stack level")
-    values = _constant(m, given["args"], "an argument of a log record")
-    plain = type(values) is tuple and all(type(value) in CONST_TYPES for value in values)
+    values = _argument(m, given["args"])
+    plain = isinstance(values, Sequence) or type(values) is Const
     if type(text) is not str or type(level) is not int or type(stack) is not int or not plain:
-        raise Break(_CODE, "a log record of what is not a text and constants")
-    record = logging.LogRecord("", level, "", 0, text, values, None)
+        raise Break(_CODE, "a log record of what is not a text and its arguments")
+    record = logging.LogRecord("", level, "", 0, text, texts.shown(values), None)
     compute(record.getMessage)  # logging prints the stack where it raises
     handled = _asked(m, shown_output.Handled, real)
     if not handled.key():
         raise Break(_CODE, "a log record that code of the program handles")
     m.guard("equals", handled, True)
-    parts = given["self"], Const(level), Const(text), Const(values)
+    parts = given["self"], Const(level), message, values
     frame, above = _place(m, max(stack, 1), logging._srcfile or "")
     if frame is None:
         _happens(m, helpers.log_above, *parts, Const(above))

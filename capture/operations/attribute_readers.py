@@ -41,7 +41,7 @@ from ..exact_type import is_kind
 from ..torch_models import calls, numpy_arrays
 from ..torch_models.numpy_functions import ATTRIBUTES, METHODS
 from ..types import container_methods
-from ..values import containers
+from ..values import containers, texts
 from ..values.value import (
     Array,
     BuiltinMethod,
@@ -269,6 +269,13 @@ def _const(m: Machine, value: Const, name: str) -> Value:
     return containers.from_constant(found)
 
 
+def _text(m: Machine, value: texts.Text, name: str) -> Value:
+    """A method of a text, which needs no plain text by itself."""
+    if name in texts.METHODS | {"join", "format"} and not value.looked:
+        return BuiltinMethod(value, name)
+    return _const(m, value, name)
+
+
 def _super(m: Machine, value: Super, name: str) -> Value:
     receiver = value.receiver
     of_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
@@ -381,6 +388,7 @@ attributes.READERS.update(
         Instance: attributes.object_attr,
         Tensor: calls.tensor_attr,
         Const: _const,
+        texts.Text: _text,
         Array: numpy_arrays.attr,
         Sequence: _container,
         Dict: _container,

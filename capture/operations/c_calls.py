@@ -34,7 +34,7 @@ from ..types import (
     set_operators,
 )
 from ..types.exceptions import c_method
-from ..values import containers, registry
+from ..values import containers, registry, texts
 from ..values.containers import NotConstant, as_constant, as_constants, raises
 from ..values.value import (
     Array,
@@ -264,6 +264,9 @@ _PURE_SET_METHODS = frozenset(
 
 
 def _constant_method(m: Machine, receiver: Const, name: str, args: Args, kwargs: Kwargs) -> Value:
+    written = texts.method(m, receiver, name, args, kwargs)
+    if written is not None:
+        return written
     if is_kind(receiver.value, torch.device) and name in ("__enter__", "__exit__", "__call__"):
         raise Break("GB110", "a default device")
     if isinstance(receiver.value, str):

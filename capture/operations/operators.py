@@ -23,7 +23,7 @@ from ..data_model.operator_table import BINARY, COMPARE, COMPARED, INPLACE, TAKE
 from ..exact_type import is_kind
 from ..torch_models import calls, indexing, numpy_arrays
 from ..types import classes, container_methods, enums, set_operators
-from ..values import containers, symbolic_numbers
+from ..values import containers, symbolic_numbers, texts
 from ..values.containers import NotConstant, as_constant, fold, raises
 from ..values.registry import BUILTINS, DUNDERS, NONE, Args, Kwargs, Model
 from ..values.value import (
@@ -62,6 +62,10 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     counted = symbolic_numbers.computed(m, symbol, left, right)
     if counted is not None:
         return counted
+    if symbol == "%" and (text := texts.percented(m, left, right)) is not None:
+        return text
+    if symbol == "+" and (text := texts.added(m, left, right)) is not None:
+        return text
     fn, name, reflected = BINARY[symbol]
     if symbol != "%" or not _is_text(left):  # which writes a member by its own __str__
         left, right = _as_numbers(left, right, name, reflected)

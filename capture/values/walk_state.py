@@ -80,6 +80,8 @@ class Journal:
     gone      objects from outside to which the frame has dropped a reference
     unhooked  those of `gone` that a place outside the frame held
     keys      objects from outside that were compared with others as keys of dicts and sets
+    shown     tensors whose texts are made after the program: (ghost, its version, the root's
+              instruction)
     clocks    reads of a clock after the program: (the root's instruction, operators before it)
     """
 
@@ -88,6 +90,7 @@ class Journal:
     gone: list[Any] = field(default_factory=list)
     unhooked: list[Any] = field(default_factory=list)
     keys: list[Value] = field(default_factory=list)
+    shown: list[tuple[Any, int, int]] = field(default_factory=list)
     clocks: list[tuple[int, int]] = field(default_factory=list)
 
     def release(self) -> None:

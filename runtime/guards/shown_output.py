@@ -80,6 +80,20 @@ def _raises(category: type[Warning]) -> bool:
     )
 
 
+def prints_in_c() -> bool:
+    """Whether `print` runs no code of the program's."""
+    return writes_in_c(sys.stdout)
+
+
+def writes_in_c(stream: Any) -> bool:
+    """Whether this is a stream whose methods run no code of the program's."""
+    return _writes_in_c(stream) or type(stream).__module__ in _LIBRARIES
+
+
+# Whose streams are Python code, which sees nothing of the program.
+_LIBRARIES = frozenset({"ipykernel.iostream"})
+
+
 def _formats() -> bool:
     return warnings.formatwarning is _WARNINGS._formatwarning_orig
 

@@ -14,7 +14,6 @@ import ast
 import contextlib
 import functools
 import gc
-import io
 import math
 import os
 import traceback
@@ -29,6 +28,7 @@ import torch
 
 from graftjit import JitConfig, jit
 from graftjit.jit import JitFunction
+from tests.streams import OwnStream
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 # The whole suite with symbolic sizes and numbers from the first call on, by hand; graphs and recompiles are fewer then.
@@ -171,7 +171,7 @@ def reads_as_python(text: str) -> None:
 
 def _call(run: Any, fn: Any, args: tuple, backward: bool) -> tuple[Outcome, str, Any]:
     """All that can be seen of one call; and its result, which is looked at again after later calls."""
-    printed, result = io.StringIO(), None
+    printed, result = OwnStream(), None
     with contextlib.redirect_stdout(printed):
         try:
             result = run(*args)
