@@ -155,7 +155,7 @@ def calls_inner(value: Any) -> bool:
 
 def _over(make: ResumeFactory, frame: Frame, begins: Break | None = None) -> ResumeFactory:
     """`make` for an inlined frame; `begins`: the break of the first instruction."""
-    return lambda *way: make(*way, frame.scope.names, begins)
+    return lambda *way, **more: make(*way, frame.scope.names, begins, **more)
 
 
 def _cells(frame: Frame) -> tuple[Cell, ...]:

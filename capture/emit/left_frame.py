@@ -18,6 +18,7 @@ from ..data_model import frame_inspection
 from ..data_model.container_iterators import place
 from ..interpreter.machine import Machine
 from ..values.frames import Frame
+from ..values.symbolic_numbers import is_number
 from ..values.value import Value
 from .break_state import bound_after, kind_of, missed_locals, shape_after
 from .resume import SPARE, CannotResume, Path, ResumeSpec, needs_spare
@@ -57,6 +58,12 @@ class LeftFrame:
             for name, value in dict.items(frame.locals)
             if name in live or name in self.missed or (raising and frame_inspection.is_shown(value))
         }
+        # A symbol without a value at capture differs at each call.
+        self.varying = frozenset(
+            name
+            for name, value in self.restored.items()
+            if is_number(value) and m.facts.from_data(value.expr)  # type: ignore[attr-defined]
+        )
 
     def resume_at(
         self, make: ResumeFactory, reason: str, where: Location | None, target: int, path: Path
@@ -70,6 +77,9 @@ class LeftFrame:
         if needs_spare(self.code, left, bound):
             left = (SPARE, *left)
         try:
-            return ResumeSpec(make(self.code, target, left, bound, self.places), left, bound)
+            varying = self.varying.intersection(bound)
+            more: dict[str, Any] = {"varying": varying} if varying else {}
+            made = make(self.code, target, left, bound, self.places, **more)
+            return ResumeSpec(made, left, bound)
         except CannotResume as error:
             raise PlainFrame("PL203", f"{reason}; {error}", where) from None

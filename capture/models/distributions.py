@@ -1,7 +1,7 @@
 """What `torch.distributions` asks of its own classes: lazy attributes, and rules of divergences.
 
-In: calls of `kl_divergence`, and reads of lazy properties from a class. Out: Values; the rule of two
-classes is a read of torch's table, under a guard.
+In: calls of `kl_divergence`, and reads of lazy properties from a class. Out: Values; the rule of
+two classes is a read of torch's table, under a guard.
 """
 
 from __future__ import annotations

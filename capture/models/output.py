@@ -1,10 +1,11 @@
 """Printed text, warnings and log records of a frame: effects at their place, with its lines.
 
-In: calls of `print`, `write` of a text stream, `warnings.warn` and loggers, with constants, numbers,
-tensors and texts of them (`values.texts`). Out: effects that give the output when the frame's graph
-has run. A guard says that Python's library alone handles it (`runtime.guards.shown_output`): it runs
-no code of the program's. Then nothing can tell that it comes after the graph. Streams, filters,
-registries, levels and handlers are asked when the effect runs, as in plain Python.
+In: calls of `print`, `write` of a text stream, `warnings.warn` and loggers, with constants,
+numbers, tensors and texts of them (`values.texts`). Out: effects that give the output when the
+frame's graph has run. A guard says that Python's library alone handles it
+(`runtime.guards.shown_output`): it runs no code of the program's. Then nothing can tell that it
+comes after the graph. Streams, filters, registries, levels and handlers are asked when the effect
+runs, as in plain Python.
 """
 
 from __future__ import annotations

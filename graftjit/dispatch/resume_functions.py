@@ -52,12 +52,13 @@ class ResumeFunctions:
         places: tuple[Any, ...],
         names: dict[str, Any] | None = None,
         begins: BreakRecord | None = None,
+        varying: frozenset[str] = frozenset(),
     ) -> Any:
         """A call of it is the pending call of the resume callable. The same target, stack and set
         of names give the same callable, if the loops are at the same `places`.
 
         `names`: the globals of an inlined function; `begins`: the reported break of its first
-        instruction.
+        instruction; `varying`: locals with numbers that differ at each call.
         """
         kept, scope = self._first.resumes, self._scope if names is None else names
         key = (id(code), id(scope), target, stack, bound, places)
@@ -78,6 +79,8 @@ class ResumeFunctions:
                 state.span = lazy.ahead.lines_from(code, target)
                 state.begins, state.follows = begins, follows
             kept[key] = weakref.ref(code), found
+        if varying:
+            found.state.varying |= varying
         tail = _native.Tail(found)
         way = (target, stack, bound, places)
         inner = () if names is None else (names, begins)

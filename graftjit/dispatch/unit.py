@@ -104,6 +104,8 @@ class Unit:
                 state.begins = None
                 # Whether it follows the loop that it resumes, and at which places loops broke.
                 state.follows, state.places = True, {}
+                # Numbers among its arguments that differ at each call.
+                state.varying = frozenset()
                 state.followed = []  # programs: see runtime.report.timings
                 state.unit = weakref.ref(self)
                 state.reported = set()  # reasons why calls without an entry ran in plain Python
@@ -349,6 +351,7 @@ class Unit:
         varied = holder.varied  # read once: another thread may reset it
         if varied is None:
             varied = holder.varied = Variation(self.config.dynamic)
+        varied.mark_locals(state.varying)
         known = [entry.rows for entry in state.entries]
         if shared:
             known += [recipe.rows for recipe in holder.recipes]

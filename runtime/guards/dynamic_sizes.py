@@ -66,6 +66,10 @@ class Variation:
         """Treat the number at `source` as one that varies, without evidence."""
         self._marked.add(source)
 
+    def mark_locals(self, names: Iterable[str]) -> None:
+        """Treat these locals as numbers that vary."""
+        self._marked.update(Source("local", None, name) for name in names)
+
     def plainly(self) -> Variation:
         """A copy for which nothing is symbolic."""
         made = Variation(dynamic=False, plain=True)

@@ -296,3 +296,23 @@ def test_a_time_that_a_tensor_is_computed_with():
     run = jit(f)
     for _ in range(3):
         assert (run(t(3)) > 0).all()
+
+
+def test_a_number_that_passes_a_break_costs_no_recompile():
+    def f(x):
+        y = x + 1
+        p = random.random()
+        size = (y * y).sum().item()
+        if p < 0.5:
+            y = y * p
+        return y / size
+
+    run, x = jit(f), t(3)
+    for seed in range(12):
+        random.seed(seed)
+        wanted = f(x)
+        random.seed(seed)
+        torch.testing.assert_close(run(x), wanted)
+    report = run.report()
+    # The two ways of the branch.
+    assert (report.break_count, report.recompile_count) == (1, 1), report
