@@ -99,6 +99,7 @@ LATE: dict[str, list[Any]] = {
         warnings.warn,
         *(getattr(logging.Logger, name) for name in _OF_LOGGERS),
     ],
+    "operator_models.control_flow": [torch.cond],
     "operator_models.library_operators": [calls.library_operator],
     "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],
     "torch_models.checkpoints": [
@@ -123,6 +124,10 @@ LATE: dict[str, list[Any]] = {
 }
 # Module -> the modules of torch that programs import, of whose functions it has models.
 OF_MODULES: dict[str, list[str]] = {
+    "operator_models.control_flow": [
+        "torch._higher_order_ops.while_loop",
+        "torch._higher_order_ops.scan",
+    ],
     "operator_models.flex_attention": ["torch.nn.attention.flex_attention"],
 }
 for _module, _names in OF_MODULES.items():

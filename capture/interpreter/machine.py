@@ -22,6 +22,7 @@ from ...runtime.guards.dynamic_sizes import Variation
 from ...runtime.guards.relations import can_hold
 from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
+from ...runtime.process.skipped_files import WALKED
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break, BreaksInside, PlainFrame, Thrown
 from ..bytecode.decoder import Instr
@@ -49,6 +50,7 @@ MAX_DEPTH = 64
 LIBRARY = (
     TORCH_FOLDER,
     *(own_files.PACKAGES["graftjit"] + name for name in ("nn" + os.sep, "ops.py")),
+    WALKED,
 )
 
 Handler = Callable[["Machine", "Frame", Instr], None]

@@ -1,4 +1,4 @@
-"""Models of `torch.nn.attention.flex_attention`: attention with functions over scores and positions.
+"""A model of `torch.nn.attention.flex_attention`: attention with functions over scores.
 
 In: a call of `flex_attention`. Out: `attention`, walked in its place: the same mathematics as eager
 mode's dense form. Eager mode maps `score_mod` and `mask_mod` over four dimensions with `vmap`; here

@@ -573,10 +573,16 @@ class Recorder:
         raise DataDependent(str(op), "a Python value from tensor data")
 
 
+def _by_schema(recorder: Recorder, plan: Plan, *given: Any) -> Any:
+    """Record an operator of another library; `library_operators` puts its own function here."""
+    return (Recorder._write if plan.writes else Recorder._pure)(recorder, plan, *given)
+
+
 ROUTES: dict[str, Callable[..., Any]] = {
     "pure": Recorder._pure,
     "view": Recorder._view,
     "write": Recorder._write,
+    "library": _by_schema,
 }
 
 

@@ -26,7 +26,6 @@ from ..ops.may_raise import may_raise
 from ..symbolic.expr import ACTIVE, Expr, Symbol, symbols_of
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
-from . import library_operators as _libraries  # noqa: F401  (a route of the recorder)
 from .autocast_cache import AUTOCAST_DEVICES, by_hand
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import note_value

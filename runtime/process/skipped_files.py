@@ -12,6 +12,8 @@ from functools import cache
 from .. import own_files
 from .wrappers import TORCH_FOLDER
 
+# Python functions of ours that stand for the program's own control flow.
+WALKED = os.path.join(own_files.PACKAGES["capture"], "operator_models", "walked.py")
 _SKIPPED_FOLDERS = (*own_files.FOLDERS, os.path.abspath(TORCH_FOLDER) + os.sep)
 
 
@@ -29,6 +31,8 @@ def skipped_file(name: str) -> bool:
     if name.startswith("<"):
         return name.startswith("<frozen") or name == "<string>"
     path = os.path.abspath(name)
+    if path == os.path.abspath(WALKED):
+        return False
     if path.startswith(_SKIPPED_FOLDERS):
         return True
     if path.startswith(_python_folders("purelib", "platlib")):
