@@ -1,9 +1,9 @@
-"""What pays: entries that are slower than plain Python, and recompiles that cost more than they win.
+"""What pays: entries slower than plain Python, and recompiles that cost more than they save.
 
 In: an entry that was just made, the verdict of its trials (`runtime/native/frame/trials.h`), and a
 miss. Out: entries that are armed, given up and taken up again; whether to compile now; the events.
-`JitConfig(never_slower=False)` turns all of it off, and so does GRAFTJIT_CHECK, under which times
-mean nothing.
+`JitConfig(never_slower=False)` and GRAFTJIT_TRIALS=0 turn all of it off, and so does
+GRAFTJIT_CHECK, under which times mean nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SLOWER, UNPAID = "PL214", "PL215"
 
 
 def applies(config: JitConfig) -> bool:
-    return config.never_slower and not config.strict and not SESSION.options.check
+    options = SESSION.options
+    return config.never_slower and not config.strict and options.trials and not options.check
 
 
 def arm(state: Any, entry: Any, config: JitConfig) -> None:

@@ -119,6 +119,12 @@ VARIABLES: tuple[Variable, ...] = (
         "0: reports do not measure what the machine can do (a fifth of a second, once); default: 1",
     ),
     Variable(
+        "GRAFTJIT_TRIALS",
+        "trials",
+        _flag,
+        "0: no call runs as written to compare times, no recompile is put off; default: 1",
+    ),
+    Variable(
         "GRAFTJIT_WITHOUT", "without", _routes, "native routes to turn off: " + ", ".join(ROUTES)
     ),
     Variable("CXX", "cxx", str.strip, "the C++ compiler; default: the first of g++, clang++, c++"),
@@ -138,6 +144,7 @@ class Options:
     threads: int | None = None
     tune: bool = True
     roofline: bool = True
+    trials: bool = True
     without: frozenset[str] = frozenset()
     cxx: str | None = None
 

@@ -36,7 +36,7 @@ CLOCK = Clock()
 def clock() -> Iterator[Clock]:
     CLOCK.__init__()  # type: ignore[misc]
     _native.set_trial_clock(CLOCK)
-    with SESSION.override(check=False):
+    with SESSION.override(check=False, trials=True):
         yield CLOCK
     _native.set_trial_clock(None)
 

@@ -37,6 +37,7 @@ def test_nothing_set_gives_the_defaults():
         ("GRAFTJIT_TRACE", "traces", "trace", Path("traces").absolute()),
         ("GRAFTJIT_TUNE", "0", "tune", False),
         ("GRAFTJIT_ROOFLINE", "0", "roofline", False),
+        ("GRAFTJIT_TRIALS", "0", "trials", False),
         ("GRAFTJIT_WITHOUT", "wrap, keys", "without", frozenset(("wrap", "keys"))),
         ("CXX", " ccache g++ ", "cxx", "ccache g++"),
     ],
