@@ -31,10 +31,24 @@ next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 def needed_inputs(node: Any, joint: Any) -> Callable[[int], bool]:
     """A predicate: whether the running backward uses the gradient of an input of `joint`, the
-    program of `node`."""
+    program of `node`.
+
+    The node keeps the answers of one backward: torch answers for a leaf by raising, which takes
+    longer than a small operator.
+    """
     functions, asked = node.next_functions, node.needs_input_grad
 
     def is_needed(at: int) -> bool:
+        task, (of, known) = _task(), node.answers
+        if of != task:
+            known = {}
+            node.answers = task, known
+        found = known.get(at)
+        if found is None:
+            found = known[at] = look(at)
+        return found
+
+    def look(at: int) -> bool:
         edge = joint.edge_of(at)
         behind = functions[edge][0]
         if behind is None or not asked[edge]:
