@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import graftjit
-from graftjit.runtime.autograd import second_order
+from graftjit.runtime.autograd import passing, second_order
 
 from ..beside import tensors
 
@@ -201,3 +201,19 @@ def test_what_no_backward_can_use_is_freed() -> None:
     torch.autograd.grad(first.sum(), x)
     with pytest.raises(RuntimeError, match="a second time"):
         _ = y.grad_fn.saved_tensors
+
+
+def test_autograd_is_asked_once_for_each_input_of_a_backward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It answers by raising where a leaf's gradient is requested by name, which takes long."""
+    asked: list[Any] = []
+    real = passing._will_run
+    monkeypatch.setattr(passing, "_will_run", lambda node: asked.append(node) or real(node))
+    run = graftjit.jit(lambda x, w: (x.exp() * w).sum())
+    x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    for _ in range(2):
+        asked.clear()
+        (slope,) = torch.autograd.grad(run(x, w), x, create_graph=True)
+        assert len(asked) == len(set(asked)) > 0
+        slope.sum().backward()
