@@ -82,8 +82,7 @@ class GraftBackward(BackwardCFunction):
     freed: int = 0
     # a backward, by its number, and those of the results that are its inputs, as bits
     asked: tuple[int, int] = -1, 0
-    # a backward, by its number, and whether it uses gradients of inputs: see `needed_inputs`
-    answers: tuple[int, dict[int, bool]] = -1, {}
+    answers: tuple[int, dict[int, bool]] = -1, {}  # see `passing.needed_inputs`
     # the saved tensors, where a result may not need one that was written to
     own: lasting.Pairs = ()
     # of the saved tensors, if saved-tensor hooks were active
