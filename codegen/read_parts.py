@@ -67,7 +67,7 @@ class _Division:
         checked = held_numbers(self.graph)
         for node in self.graph.nodes:
             used = symbols_of([node.meta, node.args, node.kwargs]) & self.read.keys()
-            used = {symbol for symbol in used if self.read[symbol] is not node}
+            used = {symbol for symbol in used if _maker(self.read[symbol]) is not _maker(node)}
             # Nothing outside is written to before a check.
             waits = not checked.isdisjoint(groups[-1]) and not all(map(is_fresh, writes(node)))
             if waits or not used <= known:
@@ -190,6 +190,11 @@ class _Division:
             required=[],
             late=False,
         )  # fmt: skip
+
+
+def _maker(node: Node) -> Node:
+    """The call of a node: of one result of several, the call that has them."""
+    return node.args[0] if node.op == "get" else node
 
 
 def _together(positions: Sequence[int], groups: Sequence[tuple[int, ...]]) -> set[int]:

@@ -78,7 +78,7 @@ _TABLE: tuple[Code, ...] = (
          "torch.where(condition, a, b) in place of the if; or compute the condition outside and"
          " choose between two compiled functions"),
     Code("GB106", "shape depends on tensor data",
-         "unique and the like give sizes that only the data decides; those of nonzero, masks,"
+         "unique(dim) and the like give sizes that only the data decides; those of nonzero, masks,"
          " repeats and counts are numbers of the graph where the operators after them allow it",
          "use a form of fixed size (torch.where with three arguments, a mask), or do it outside"),
     Code("GB107", "generator",

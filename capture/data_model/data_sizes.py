@@ -148,6 +148,17 @@ def _counted(m: Machine, input: Any, weights: Any = None, minlength: Any = 0) ->
     return _held(m, torch.bincount, input, None, minlength)
 
 
+def _unique(m: Machine, input: Any, *flags: Any, dim: Any = None, **named: Any) -> Any:
+    # torch chooses the results by flags given by name.
+    return None if flags or dim is not None else _held(m, torch.unique, input, **named)
+
+
+def _consecutive(m: Machine, input: Any, *flags: Any, dim: Any = None, **named: Any) -> Any:
+    if flags or dim is not None:
+        return None
+    return _held(m, torch.unique_consecutive, input, **named)
+
+
 _MAKERS: dict[Any, Maker] = {
     **dict.fromkeys((torch.nonzero, torch.Tensor.nonzero), _nonzero),
     **dict.fromkeys((torch.argwhere, torch.Tensor.argwhere), _nonzero),
@@ -155,5 +166,7 @@ _MAKERS: dict[Any, Maker] = {
     **dict.fromkeys((operator.getitem, torch.Tensor.__getitem__), _get_item),
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
     **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), _repeated),
+    **dict.fromkeys((torch.unique, torch.Tensor.unique), _unique),
+    **dict.fromkeys((torch.unique_consecutive, torch.Tensor.unique_consecutive), _consecutive),
     **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _counted),
 }

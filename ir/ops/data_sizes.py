@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..graph.layout import numel
+from ..graph.layout import contiguous_strides, numel
 from ..graph.nodes import Meta
 from ..symbolic.expr import Symbol, hint_of, is_symbolic
 from ..symbolic.shape_env import Facts
@@ -48,8 +48,27 @@ def _counted(
     return Meta((size,), (1,), dtype, x.device), size
 
 
+def _unique(
+    facts: Facts, x: Meta, sorted: bool = True, inverse: bool = False, counts: bool = False
+) -> tuple[Any, Symbol]:
+    """The values, their places in `x`, and how often each occurs."""
+    size = _size(facts, numel(x.shape))
+    none = Meta((0,), (1,), torch.int64, x.device)
+    places = Meta(x.shape, contiguous_strides(x.shape), torch.int64, x.device) if inverse else none
+    times = Meta((size,), (1,), torch.int64, x.device) if counts else none
+    return (Meta((size,), (1,), x.dtype, x.device), places, times), size
+
+
+def _consecutive(
+    facts: Facts, x: Meta, inverse: bool = False, counts: bool = False, dim: int | None = None
+) -> tuple[Any, Symbol]:
+    return _unique(facts, x, True, inverse, counts)
+
+
 SIZED: dict[str, Callable[..., tuple[Any, Symbol]]] = {
     "aten.nonzero.default": _nonzero,
     "aten.repeat_interleave.Tensor": _repeats,
     "aten.bincount.default": _counted,
+    "aten._unique2.default": _unique,
+    "aten.unique_consecutive.default": _consecutive,
 }

@@ -19,7 +19,7 @@ from ..graph.schema import plan_of
 from ..location import Location
 from ..ops.data_sizes import SIZED
 from ..symbolic.expr import Symbol, symbols_of
-from .ghost import Ghost, Store, make_ghost
+from .ghost import Ghost, Store
 from .recorder import SPECIAL, Recorder
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _sized(recorder: Recorder, op: Any, args: tuple[Any, ...], kwargs: dict[str,
     meta, symbol = SIZED[plan.name](tracer.facts, *meta_args(operands), **given)
     tracer.sized.append(symbol)
     node = recorder.node(plan.op, operands, named, meta)
-    return make_ghost(recorder.owner, node, meta, Store(fresh=True))
+    return recorder._wrap(node, meta, lambda: Store(fresh=True), None, plan.list_result)
 
 
 SPECIAL.update(dict.fromkeys(SIZED, _sized))

@@ -141,7 +141,7 @@ def a_branch():
 def a_shape():
     def f(x):
         y = x - 2
-        z = torch.unique(y)  # GB106
+        z = torch.unique(y, dim=0)  # GB106
         return z + 1
 
     return f, (t(),), [lambda: (t(2.0, 2.0, 3.0),)]

@@ -9,7 +9,7 @@ from graftjit import jit
 @jit
 def step(x):
     y = torch.sin(x)
-    return torch.unique(y).sum()
+    return torch.unique(y, dim=0).sum()
 
 
 print(step(torch.tensor([1.0, 2.0, 1.0])))

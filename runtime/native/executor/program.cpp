@@ -191,8 +191,8 @@ PyObject *get_n_outputs(PyObject *self, void *) {
 
 // The implementation of each step, in order: for reports and tests.
 PyObject *get_routes(PyObject *self, void *) {
-    static const char *const names[] = {"alloc", "scratch", "launch", "device", "otherwise",
-                                        "view",  "aten",    "cast",   "python", "free"};
+    static const char *const names[] = {"alloc", "scratch", "launch", "device", "otherwise", "view",
+                                        "aten",  "cast",    "check",  "python", "free"};
     const auto &steps = ((Program *)self)->steps->steps;
     PyObject *result = PyTuple_New((Py_ssize_t)steps.size());
     for (size_t i = 0; result != nullptr && i < steps.size(); i++)

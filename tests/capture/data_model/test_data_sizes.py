@@ -1,4 +1,4 @@
-"""Results of a size that data decide: `x[mask]`, `nonzero`, `where(condition)`, `bincount`."""
+"""Results of a size that data decide: `x[mask]`, `nonzero`, `where(condition)`, `unique`."""
 
 from __future__ import annotations
 
@@ -103,6 +103,37 @@ def test_counts():
     def f(x):
         n = (x.abs() * 3).long()
         return torch.bincount(n), n.bincount(minlength=4) + 1
+
+    return world(f)
+
+
+@agrees(breaks=0, codes=())
+def test_distinct_values():
+    def f(x):
+        n = (x * 2).long()
+        values, places, counts = torch.unique(n, return_inverse=True, return_counts=True)
+        return (
+            values * 2, places + 1, counts / counts.sum(), values.numel(), x.unique().sum(),
+            n.unique(sorted=False, return_counts=True)[1].sum(), (x > 0).unique(),
+        )  # fmt: skip
+
+    return world(f, *rows(), torch.zeros(0), torch.ones(2, 3))
+
+
+@agrees(breaks=0, codes=())
+def test_runs_of_equal_values():
+    def f(x):
+        values, counts = torch.unique_consecutive(x.sign(), return_counts=True)
+        last, places = (x > 0.5).unique_consecutive(return_inverse=True)
+        return values * counts, last, places * 2, x.round().unique_consecutive() + 1
+
+    return world(f, *rows(), torch.zeros(0))
+
+
+@agrees(breaks=1, codes=("GB106",))
+def test_distinct_rows():
+    def f(x):
+        return torch.unique(x[:, None] > 0, dim=0), x + 1
 
     return world(f)
 

@@ -12,6 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from graftjit import jit
+from graftjit.runtime.process.session import SESSION
+
 from ..harness import agrees, t
 from .series import giving, series, trained
 
@@ -346,11 +349,17 @@ def test_batch_norm_before_a_check():
 
 @pytest.mark.parametrize("grad", [False, True])
 def test_a_checked_function_under_no_grad(grad):
-    from graftjit import jit
-
     run = jit(finite)
     with torch.set_grad_enabled(grad):
         assert torch.equal(run(t(3)), t(3))
         with pytest.raises(ValueError, match="not finite"):
             run(t(3) / 0)
         assert torch.is_grad_enabled() is grad
+
+
+def test_the_check_is_a_native_step():
+    with SESSION.override(check=False):  # a comparison would be around the program
+        run = jit(finite)
+        run(t(3))
+    (entry,) = run.state.entries
+    assert entry.kind == "direct" and "check" in entry.target.routes
