@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import traceback
+import weakref
 
 import pytest
 import torch
@@ -224,3 +226,28 @@ def test_gradients():
             found.append(layer.weight.grad.clone())
         torch.testing.assert_close(*found, msg=f"call {number}")
     assert kinds(run) == ["direct"]
+
+
+def test_nothing_lives_longer_for_it():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4, 4))
+
+        def forward(self, x):
+            h = x @ self.weight
+            if h.sum() > 1000:
+                return h - 1
+            return h + 1
+
+    def used():
+        model = Model()
+        run = jit(model)
+        with torch.no_grad():
+            for x in (*[USUAL] * 12, OTHER):
+                run(x)
+        return weakref.ref(model), weakref.ref(model.weight)
+
+    gone = used()
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
