@@ -114,13 +114,22 @@ def is_not_zero(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach() != 0
 
 
+def _is_plain_trace(m: Machine) -> bool:
+    """Whether numbers may be read here: in no trace of its own, which has other values."""
+    return m.tracer is m.root_tracer and m.tracer.regions is None and not m.differentiating
+
+
 def inverted(m: Machine, value: Any) -> Value:
     """`not value` of a truth value that the graph reads."""
+    if not _is_plain_trace(m):
+        symbolic_numbers.refuse("the truth of a tensor decides")
     return truth(m, m.tracer.run(torch.logical_not, (held_by(m, value).ghost,), where=m.users_line))
 
 
 def as_tensor(m: Machine, value: Value) -> Value:
     """A truth value that the graph reads as the tensor that promotes like it."""
+    if not _is_plain_trace(m):
+        return value
     made = m.tracer.run(is_not_zero, (held_by(m, value).ghost,), where=m.users_line)
     m.heap.keep.append(made)
     found = m.heap.known[id(made)] = Tensor(made, torch.Tensor)
@@ -146,7 +155,7 @@ def compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
     compare them otherwise than Python."""
     sides = [one if type(one) in (int, float) else _held(m, one) for one in (left, right)]
     kinds = {kind_of(left), kind_of(right)}
-    if any(one is None for one in sides) or m.tracer is not m.root_tracer:
+    if any(one is None for one in sides) or not _is_plain_trace(m):
         return None
     most = _EXACT if "float" in kinds else symbolic_numbers.WHOLE
     for one in (left, right):
