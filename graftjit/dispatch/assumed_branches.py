@@ -116,6 +116,8 @@ def _made(unit: Unit, state: Any, entry: Any, view: FrameView, assumed: dict[Any
     stages = {"capture": spent - unit._compiling, "compile": unit._compiling}
     found = unit._entry(state, view.code, made, resumes, stages)
     found.assume(entry, lazy.checks.Left)
+    # Reports count the calls of the entries that a state has.
+    found.hits, entry.hits = entry.hits, 0
     state.remove(entry)
     state.add(found)
     return found
