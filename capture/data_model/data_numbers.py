@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...ir.graph.nodes import Node
 from ...ir.graph.schema import plan_of
 from ...ir.symbolic.expr import Symbol, bounds_of, kind_of
 from ...ir.symbolic.shape_env import COMPARED
@@ -90,7 +89,7 @@ def _read(m: Machine, ghost: Any) -> Const:
 def _symbol(m: Machine, ghost: Any) -> Symbol:
     m.activity += 1
     m.numbers.give, m.numbers.compare = give_numbers, compared
-    place = None if ghost._store.written else _place(ghost._node)
+    place = place_of(ghost)
     symbol = m.numbers.places.get(place)
     if symbol is None:
         held, symbol = read_number(m.tracer, ghost, m.users_line)
@@ -191,9 +190,12 @@ _COMPARISONS: dict[str, Any] = {
 }
 
 
-def _place(node: Node) -> tuple[Any, ...]:
-    """The same for views of the same element: `t[0]` twice is one number of the graph."""
-    steps: list[Any] = []
+def place_of(ghost: Any) -> tuple[Any, ...] | None:
+    """The same for views of the same elements: `t[0]` twice is one number of the graph. None for
+    memory that the graph writes to."""
+    if ghost._store.written:
+        return None
+    node, steps = ghost._node, list[Any]()
     while isinstance(node.target, torch._ops.OpOverload) and plan_of(node.target).kind == "view":
         base, *rest = node.args
         if node.kwargs or any(type(part) is not int for part in rest):

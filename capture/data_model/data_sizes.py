@@ -17,7 +17,7 @@ from ...ir.errors import CannotTrace
 from ...ir.symbolic.expr import Expr
 from ...ir.trace.read_numbers import read_size
 from ..values.value import Tensor
-from .data_numbers import give_numbers
+from .data_numbers import give_numbers, place_of
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -76,6 +76,17 @@ def _columns(m: Machine, mask: Any) -> tuple[Any, ...]:
     return tuple(_call(m, torch.Tensor.unbind, _held(m, torch.nonzero, mask), 1))
 
 
+def _columns_of_index(m: Machine, mask: Any) -> tuple[Any, ...]:
+    """The same for a mask in an index: `y[mask] = x[mask]` has one size."""
+    place = place_of(mask)
+    known = m.numbers.masks.get(place)
+    if known is None:
+        known = _columns(m, mask)
+        if place is not None:
+            m.numbers.masks[place] = known
+    return known
+
+
 def _where(m: Machine, condition: Any, *others: Any) -> Any:
     return None if others or condition.dim() == 0 else _columns(m, condition)
 
@@ -85,6 +96,22 @@ def _is_mask(value: Any) -> bool:
 
 
 def _get_item(m: Machine, value: Any, index: Any) -> Any:
+    found = _by_columns(m, value, index)
+    return None if found is None else _call(m, operator.getitem, value, found)
+
+
+def _set_item(m: Machine, value: Any, index: Any, item: Any) -> Any:
+    """As torch's own, without its look for sizes of 1 that precede the others."""
+    if not any(map(_is_mask, index if isinstance(index, tuple) else (index,))):
+        return None
+    found = _by_columns(m, value, index)
+    if found is None or not all(isinstance(one, torch.Tensor) for one in (*found, item)):
+        return None
+    return _call(m, torch.Tensor.index_put_, value, found, item)
+
+
+def _by_columns(m: Machine, value: Any, index: Any) -> tuple[Any, ...] | None:
+    """An index with positions in place of masks."""
     parts = index if isinstance(index, tuple) else (index,)
     found: list[Any] = []
     at = 0  # the dimension that the next part indexes
@@ -94,7 +121,7 @@ def _get_item(m: Machine, value: Any, index: Any) -> Any:
         elif _is_mask(part):
             if part.dim() == 0 or not _fits(m, value, part, at):
                 return None
-            found += _columns(m, part)
+            found += _columns_of_index(m, part)
             at += part.dim()
         elif type(part) in (int, slice) or isinstance(part, (Expr, torch.Tensor)):
             if isinstance(part, torch.Tensor) and part.dtype is torch.uint8:
@@ -103,7 +130,7 @@ def _get_item(m: Machine, value: Any, index: Any) -> Any:
             at += 1
         else:
             return None
-    return _call(m, operator.getitem, value, tuple(found))
+    return tuple(found)
 
 
 def _fits(m: Machine, value: Any, mask: Any, at: int) -> bool:
@@ -164,6 +191,7 @@ _MAKERS: dict[Any, Maker] = {
     **dict.fromkeys((torch.argwhere, torch.Tensor.argwhere), _nonzero),
     torch.where: _where,
     **dict.fromkeys((operator.getitem, torch.Tensor.__getitem__), _get_item),
+    **dict.fromkeys((operator.setitem, torch.Tensor.__setitem__), _set_item),
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
     **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), _repeated),
     **dict.fromkeys((torch.unique, torch.Tensor.unique), _unique),

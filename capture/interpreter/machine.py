@@ -332,6 +332,7 @@ class Machine:
         self.numbers.held.clear()
         self.numbers.read.clear()
         self.numbers.places.clear()
+        self.numbers.masks.clear()
         self.numbers.called.clear()
         # They name objects that the program may drop; a graph keeps its facts.
         self.facts.forget_origins()

@@ -249,16 +249,18 @@ def record(
     start = m.tracer.n_nodes
     try:
         result = _run(m, fn, fn_args, fn_kwargs)
-    except DataDependent as error:
-        if error.shape:
+    except CannotTrace as error:
+        if fn is operator.setitem or (isinstance(error, DataDependent) and error.shape):
             # few programs have sizes that data decide
             from ..data_model.data_sizes import instead
 
             if (made := instead(m, fn, fn_args, fn_kwargs)) is not None:
+                if fn is operator.setitem:  # the sizes may not fit
+                    _failing(m, name, start)
                 return from_result(m, made)
-        code = "GB106" if error.shape else "GB104"
-        raise Break(code, f"{name}: {error}") from error
-    except (Unsupported, TraceError) as error:
+        if isinstance(error, DataDependent):
+            code = "GB106" if error.shape else "GB104"
+            raise Break(code, f"{name}: {error}") from error
         # It may fail only because of symbolic numbers.
         if m.facts.symbols and not m.varied.plain:
             raise NeedsPlainSizes(name, str(error)) from None

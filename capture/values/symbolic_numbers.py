@@ -95,6 +95,8 @@ class _Numbers:
         self.read: dict[Symbol, Tensor] = {}
         # the number of each place in memory that it reads and nothing has written to
         self.places: dict[Any, Symbol] = {}
+        # the positions, by dimension, of the elements that such a mask selects
+        self.masks: dict[Any, tuple[Any, ...]] = {}
         # for each truth value among them, what is told where it decides
         self.truths: dict[Symbol, str] = {}
         # (machine, comparison, side, side) of numbers that the graph reads -> its truth, as another

@@ -172,3 +172,83 @@ def test_gradients_of_parts():
         return (torch.cat(parts).tanh() ** 2).sum()
 
     return trained(f)
+
+
+# -- writes through masks --------------------------------------------------------------------------
+@whole
+def test_rows_that_a_mask_reads_and_writes():
+    def f(x, at):
+        y = torch.zeros_like(x)
+        for e in range(3):
+            mask = at == e
+            y[mask] = x[mask] * (e + 1)
+        y[at == 1] += 1
+        y[at == 2] = 0.5
+        return y
+
+    return world(f, *routes())
+
+
+@whole
+def test_columns_of_one_mask():
+    def f(x, at):
+        masks, y = torch.stack([at == 1, at == 2], 1), torch.zeros_like(x)
+        for e in range(2):
+            y[masks[:, e]] = x[masks[:, e]].tanh() * (e + 2)
+        y[masks[:, 0], 1:] = 7
+        return y
+
+    return world(f, *routes())
+
+
+@whole
+def test_a_mask_that_is_written_between_two_reads():
+    def f(x, at):
+        y, mask = x.clone(), at == 1
+        before = x[mask]
+        mask[0] = True
+        y[mask] = x[mask] * 3
+        return y, before
+
+    return world(f, *routes())
+
+
+@agrees(graphs=1, breaks=0)
+def test_a_value_of_another_size():
+    """One row is as good as many; else it raises."""
+
+    def f(x, at):
+        y = x.clone()
+        y[at == 1] = x[at == 2]
+        return y
+
+    same, one, wrong = [1, 2, 1, 0, 2, 0], [1, 2, 1, 0, 0, 1], [1, 2, 2, 0, 0, 0]
+    return world(f, *map(torch.tensor, (same, one, wrong)))
+
+
+@agrees()
+def test_a_value_of_another_size_after_a_write():
+    def f(x, at):
+        written = x[0]
+        written += 1
+        print("written")
+        y = x.clone()
+        try:
+            y[at == 1] = written.expand(2, 4)
+        except RuntimeError:
+            y -= 1
+        return y
+
+    return world(f, *map(torch.tensor, ([1, 2, 1, 0, 2, 0], [1, 2, 1, 0, 0, 1])))
+
+
+@agrees(graphs=1, breaks=0, recompiles=0, backward=True)
+def test_gradients_of_rows_that_a_mask_writes():
+    def f(x, layer):
+        h = layer(x)
+        y, mask = torch.zeros_like(h), x[:, 0] > 0
+        y[mask] = h[mask] * 2
+        y[~mask] = h[~mask].tanh()
+        return (y * y).sum()
+
+    return trained(f)
