@@ -84,8 +84,8 @@ def test_inference_loads_only_what_it_needs(first):
     assert [rare & set(one["modules"]) for one in first] == [set(), set()]
     assert "sysconfig" not in first[1]["import"]
     counts = [len(one["modules"]) for one in first]
-    assert counts[0] <= 386 and counts[1] <= 300, counts
-    assert len(first[1]["import"]) <= 96
+    assert counts[0] <= 391 and counts[1] <= 305, counts
+    assert len(first[1]["import"]) <= 100
 
 
 # -- models that are loaded late -------------------------------------------------------------------
@@ -171,7 +171,7 @@ before = set(registry.BUILTINS)
 for name in model_tables.LATE:
     importlib.import_module(f"graftjit.capture.{name}")
 made = [one for one in registry.BUILTINS.keys() - before if not registry._is_ours(one)]
-made = [one for one in made if one.__module__ not in registry._OF_MODULES]
+made = [one for one in made if getattr(one, "__module__", "") not in registry._OF_MODULES]
 assert made and [one for one in made if one not in listed] == []
 """
 

@@ -42,12 +42,10 @@ def outcome(m: Machine, frame: Frame, jump: Instr, value: Value) -> bool | None:
     usual = m.assumed.get(place_of(frame.code, jump))
     if usual is not None and checked(m, tensor, usual):
         return usual
-    if _only_raises(frame.decoded, jump.target):
-        expected = not jumps
-    elif _only_raises(frame.decoded, jump.index + 1):
-        expected = jumps
-    else:
+    raised = [_only_raises(frame.decoded, at) for at in (jump.target, jump.index + 1)]
+    if raised[0] == raised[1]:
         return None
+    expected = jumps != raised[0]
     return expected if not _caught(m, jump) and checked(m, tensor, expected) else None
 
 

@@ -62,9 +62,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
     counted = symbolic_numbers.computed(m, symbol, left, right)
     if counted is not None:
         return counted
-    if symbol == "%" and (text := texts.percented(m, left, right)) is not None:
-        return text
-    if symbol == "+" and (text := texts.added(m, left, right)) is not None:
+    if symbol in texts.OPERATORS and (text := texts.OPERATORS[symbol](m, left, right)) is not None:
         return text
     fn, name, reflected = BINARY[symbol]
     if symbol != "%" or not _is_text(left):  # which writes a member by its own __str__

@@ -539,16 +539,12 @@ def call_tensor_method(
     method = getattr(torch.Tensor, name)
     if type(method) is types.FunctionType and not _is_torchs_own(method):
         raise Break("GB102", f"Tensor.{name}()")
-    if name == "backward":
+    if name in ("backward", "requires_grad_"):
         # `backward` imports this file
         from . import backward
 
-        return backward.backward(m, value, args, kwargs)
-    if name == "requires_grad_":
-        # `backward` imports this file
-        from . import backward
-
-        return backward.require(m, value, args, kwargs)
+        model = backward.backward if name == "backward" else backward.require
+        return model(m, value, args, kwargs)
     if name in value_questions.NUMBERS and not (args or kwargs):
         answer = value_questions.number(m, value, name)
         if answer is not None:

@@ -52,10 +52,7 @@ def make(m: Machine, fn: Obj, args: list[Value], kwargs: dict[str, Value]) -> Va
     cls = fn.value
     base = c_base(cls)
     if cls in (ExceptionGroup, BaseExceptionGroup) and not kwargs:
-        # `exception_groups` imports this file
-        from .exception_groups import make_group
-
-        return make_group(m, cls, args)
+        return _groups().make_group(m, cls, args)  # type: ignore[no-any-return]
     if issubclass(base, _OWN_STATE) or type(cls) is not type:
         raise Break("GB108", f"{cls.__name__} is made")
     if attributes.of_class(m, cls, "__new__") is not attributes.mro_lookup(base, "__new__"):
@@ -270,11 +267,15 @@ def c_method(m: Machine, value: Value, name: str, args: list[Value]) -> Value:
         m.heap.overlay[value]["__traceback__"] = NONE
         return value
     if is_group(value):
-        # `exception_groups` imports this file
-        from .exception_groups import group_method
-
-        return group_method(m, value, name, args)
+        return _groups().group_method(m, value, name, args)  # type: ignore[no-any-return]
     raise Break("GB112", f"{name}() of an exception")
+
+
+def _groups() -> Any:
+    # `exception_groups` imports this file
+    from . import exception_groups
+
+    return exception_groups
 
 
 def _add_note(m: Machine, value: Instance, note: Value) -> Value:

@@ -150,3 +150,6 @@ def method(
     if name in METHODS and not kwargs:
         return made(m, getattr(str, name), *given)
     return None
+
+
+OPERATORS = {"%": percented, "+": added}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime import _native
 from ..runtime.process.session import SESSION
 from . import lazy_modules as lazy
+from . import paying
 from .capture_lock import TURNS
 from .resume_functions import ResumeFunctions
 from .shared_entries import Made
@@ -119,5 +120,6 @@ def _made(unit: Unit, state: Any, entry: Any, view: FrameView, assumed: dict[Any
     # Reports count the calls of the entries that a state has.
     found.hits, entry.hits = entry.hits, 0
     state.remove(entry)
+    paying.arm(state, found, unit.config)
     state.add(found)
     return found

@@ -602,13 +602,11 @@ def on_hot(state: Any, entry: Any, values: tuple, scope: dict, closure: tuple | 
     unit = state.unit()
     if unit is None or own_builtins.replaced() or torch._C._functorch.peek_interpreter_stack():
         return None
+    view = _view(state.code, values, scope, closure)
     try:
-        return assumed_branches.better(
-            unit, state, entry, _view(state.code, values, scope, closure)
-        )
+        return assumed_branches.better(unit, state, entry, view)
     except Exception as error:
-        then = "The branch stays a graph break: results are right."
-        faults.warn_of_fault(unit.name, error, then)
+        faults.warn_of_fault(unit.name, error, "The branch stays a graph break: results are right.")
         return None
 
 

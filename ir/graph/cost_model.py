@@ -242,7 +242,7 @@ PER_OPERAND: dict[str, int] = {
 }
 """Operations per element of the first operand."""
 
-FREE = frozenset({"view", "create", "copy", "join", "barrier"})
+FREE = frozenset({"view", "create", "copy", "join", "barrier", "check"})
 """Kinds of operators without arithmetic."""
 
 ADDING = frozenset(
