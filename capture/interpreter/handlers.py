@@ -15,7 +15,7 @@ from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..bytecode.decoder import Instr
 from ..data_model import attribute_stores, attributes, iteration, outside_iterators
-from ..operations import calls, operators
+from ..operations import calls, operators, truth
 from ..torch_models import context_managers
 from ..types import container_methods, container_subclasses
 from ..values import containers, wrap
@@ -258,7 +258,11 @@ def _compare(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("TO_BOOL")
 def _to_bool(m: Machine, f: Frame, i: Instr) -> None:
-    f.push(Const(_decides(m, f, f.decoded.instrs[i.index + 1], f.pop())))
+    follower, value = f.decoded.instrs[i.index + 1], f.pop()
+    if follower.op == "POP_JUMP_IF":
+        f.push(Const(_decides(m, f, follower, value)))
+    else:  # `not`, which may be a number of the graph
+        f.push(truth.value_of(m, value))
 
 
 @handles("IS")

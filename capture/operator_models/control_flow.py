@@ -49,6 +49,14 @@ def _check(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
+@models(walked.check_dim)
+def _check_dim(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    first = isinstance(args[0], Const) and args[0].value == 0
+    if not first and torch.torch_version.TorchVersion(torch.__version__) < "2.13":
+        raise Break(_CODE, "scan along another dimension than the first, in this version of torch")
+    return NONE
+
+
 def _may_want_gradient(value: Value | None) -> bool:
     """Whether this is a tensor with a gradient, or code that may use one."""
     if isinstance(value, Tensor):

