@@ -8,16 +8,17 @@ known at a branch (`raising_checks`).
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...ir.graph.schema import plan_of
 from ...ir.symbolic.expr import Symbol, bounds_of, kind_of
+from ...ir.symbolic.operators import OUTCOMES
 from ...ir.symbolic.shape_env import COMPARED
 from ...ir.trace.read_numbers import numbers_read, read_number
 from ..values import symbolic_numbers
+from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Sequence, Tensor, Value
 from . import symbolic_math
 
@@ -36,8 +37,7 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
     if name == "tolist":
         return _list(m, value)
     ghost = value.ghost
-    sizes = m.facts.form(ghost._node.meta.shape)
-    if not _may_read(m, value) or any(type(size) is not int or size != 1 for size in sizes):
+    if not _may_read(m, value) or not has_one_element(m, ghost):
         return None
     if name in ("__bool__", "is_nonzero"):
         return truth(m, ghost)
@@ -177,17 +177,7 @@ def _compared(symbol: str, left: Any, right: Any) -> torch.Tensor:
         left = left.to(torch.float64) if type(right) is float else left
     else:
         right = right.to(torch.float64) if type(left) is float else right
-    return _COMPARISONS[symbol](left, right)  # type: ignore[no-any-return]
-
-
-_COMPARISONS: dict[str, Any] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+    return OUTCOMES[symbol](left, right)  # type: ignore[return-value]
 
 
 def place_of(ghost: Any) -> tuple[Any, ...] | None:

@@ -175,15 +175,13 @@ def _counted(m: Machine, input: Any, weights: Any = None, minlength: Any = 0) ->
     return _held(m, torch.bincount, input, None, minlength)
 
 
-def _unique(m: Machine, input: Any, *flags: Any, dim: Any = None, **named: Any) -> Any:
-    # torch chooses the results by flags given by name.
-    return None if flags or dim is not None else _held(m, torch.unique, input, **named)
+def _distinct(fn: Any) -> Maker:
+    """torch chooses the results by flags given by name."""
 
+    def made(m: Machine, input: Any, *flags: Any, dim: Any = None, **named: Any) -> Any:
+        return None if flags or dim is not None else _held(m, fn, input, **named)
 
-def _consecutive(m: Machine, input: Any, *flags: Any, dim: Any = None, **named: Any) -> Any:
-    if flags or dim is not None:
-        return None
-    return _held(m, torch.unique_consecutive, input, **named)
+    return made
 
 
 _MAKERS: dict[Any, Maker] = {
@@ -194,7 +192,10 @@ _MAKERS: dict[Any, Maker] = {
     **dict.fromkeys((operator.setitem, torch.Tensor.__setitem__), _set_item),
     **dict.fromkeys((torch.masked_select, torch.Tensor.masked_select), _masked_select),
     **dict.fromkeys((torch.repeat_interleave, torch.Tensor.repeat_interleave), _repeated),
-    **dict.fromkeys((torch.unique, torch.Tensor.unique), _unique),
-    **dict.fromkeys((torch.unique_consecutive, torch.Tensor.unique_consecutive), _consecutive),
+    **dict.fromkeys((torch.unique, torch.Tensor.unique), _distinct(torch.unique)),
+    **dict.fromkeys(
+        (torch.unique_consecutive, torch.Tensor.unique_consecutive),
+        _distinct(torch.unique_consecutive),
+    ),
     **dict.fromkeys((torch.bincount, torch.Tensor.bincount), _counted),
 }

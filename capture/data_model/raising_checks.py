@@ -19,6 +19,7 @@ from ..bytecode.branches import place_of
 from ..bytecode.decoder import Decoded, Instr
 from ..values import symbolic_numbers
 from ..values.registry import NONE, Args, Kwargs, models
+from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Tensor, Value
 from . import data_numbers
 
@@ -55,8 +56,7 @@ def checked(m: Machine, value: Tensor, expected: bool) -> bool:
         return False
     if m.tracer.regions is not None or value.ghost.device.type not in ("cpu", "cuda"):
         return False
-    sizes = m.facts.form(value.ghost._node.meta.shape)
-    if any(type(size) is not int or size != 1 for size in sizes) or not m.may_check():
+    if not has_one_element(m, value.ghost) or not m.may_check():
         return False
     m.activity += 1
     m.tracer.run(assumed, (value.ghost, expected), where=m.users_line)

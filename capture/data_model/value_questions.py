@@ -21,6 +21,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.guards.value_guards import ValueCheck, ValueProgram, program_of
 from ...runtime.process import fault_origin
 from ..breaks import Break
+from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Tensor, Value
 
 if TYPE_CHECKING:
@@ -86,14 +87,9 @@ NUMBERS = frozenset({"item", "tolist", "__int__", "__float__", "__index__", *_TR
 def _certain(m: Machine, value: Tensor) -> bool | None:
     """The truth that the range of an operator decides."""
     ghost = value.ghost
-    if m.inner or m.modes or not m.tracer.owns(ghost) or not _has_one_element(m, ghost):
+    if m.inner or m.modes or not m.tracer.owns(ghost) or not has_one_element(m, ghost):
         return None
     return certain_truth(ghost._node, m.tracer.values()[1])
-
-
-def _has_one_element(m: Machine, ghost: Any) -> bool:
-    sizes = m.facts.form(ghost._node.meta.shape)
-    return all(type(size) is int and size == 1 for size in sizes)
 
 
 def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
@@ -101,7 +97,7 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
     ghost = value.ghost
     if m.inner or m.modes or not m.tracer.owns(ghost):
         return None
-    if not _has_one_element(m, ghost):
+    if not has_one_element(m, ghost):
         return None
     part = m.tracer.producing(ghost)
     if part is None:

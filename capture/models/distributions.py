@@ -63,7 +63,7 @@ def _divergence(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 @models(utils._lazy_property_and_property)
 def _lazy(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    """A lazy property that a class is asked for: torch asks for its type."""
+    """What a lazy property gives that is read from a class."""
     if len(args) != 1 or kwargs or not isinstance(args[0], Obj):
         raise Break("GB126", "a lazy property")
     wrapped = args[0].value

@@ -31,7 +31,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8)
 def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
     """(tensor, index) that remain; index None: the tensor is the result."""
     parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
-    if not m.modes and any(map(_may_be_read, parts)):
+    if not m.modes and any(isinstance(part, Tensor | Slice) for part in parts):
         read = [_read(m, part) for part in parts]
         index = read[0] if parts[0] is index else Sequence(read, tuple)
         parts = read
@@ -47,10 +47,6 @@ def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | N
             return value, None
         index = Sequence(list(parts), tuple)
     return value, index
-
-
-def _may_be_read(part: Value) -> bool:
-    return isinstance(part, Tensor | Slice)
 
 
 def _read(m: Machine, part: Value) -> Value:

@@ -63,3 +63,9 @@ def _strides(
             facts.ask(">=", found[dim], 2)
         extent = found[dim] * shape[dim]
     return tuple(found)
+
+
+def has_one_element(m: Machine, ghost: Any) -> bool:
+    """Whether a tensor certainly has one element."""
+    sizes = m.facts.form(ghost._node.meta.shape)
+    return all(type(size) is int and size == 1 for size in sizes)
