@@ -280,7 +280,8 @@ class Machine:
     def let_go(self, held: Any) -> None:
         """Note that the program may drop an old object: weak references may show it."""
         if isinstance(held, Value):
-            if held.source is None:
+            # A number has no weak references, and to read its value would bind the entry to it.
+            if held.source is None or isinstance(held, symbolic_numbers.SymbolicNumber):
                 return
             held = held.origin if isinstance(held, Tensor) else getattr(held, "value", held)
         if type(held) not in wrapping.CONST_TYPES:

@@ -54,6 +54,26 @@ def turned(x: Any, n: Any) -> Any:
     return x[:2, :2] @ torch.tensor([[c, -s], [s, c]])
 
 
+def assigned_again(x: Any, n: Any) -> Any:
+    n = n * 2.0
+    return x * n, n
+
+
+def steps(x: Any, n: Any) -> Any:
+    """The step size of a solver, which each step changes."""
+    done = 0.0
+    for _ in range(3):
+        n *= min(2.0, max(0.3, 0.9 * math.sqrt(0.1 / max(n, 1e-9))))
+        x, done = x + n * x.sin(), done + n
+    return x, done
+
+
+def counted(x: Any, n: Any) -> Any:
+    n += 1
+    print(end="")
+    return x + n, n
+
+
 PROGRAMS: dict[str, Program] = {
     **{f"x {sign} n": left_of(fn) for sign, fn in SIGNS.items()},
     **{f"n {sign} x": right_of(fn) for sign, fn in SIGNS.items()},
@@ -70,6 +90,9 @@ PROGRAMS: dict[str, Program] = {
     "rsub": lambda x, n: torch.rsub(x, n),
     "written": written,
     "turned": turned,
+    "assigned again": assigned_again,
+    "steps": steps,
+    "counted": counted,
     "after a break": after_a_break,
     "computed after a break": computed_after_a_break,
 }
