@@ -26,6 +26,8 @@ _EXPONENTS = 4  # up to these powers, numbers in `_POWERS` neither overflow nor 
 _POWERS = (1e-70, 1e70)
 _DIGITS = 200.0  # limit on the decimal exponent of a power
 _LARGEST = sys.float_info.max
+_PLACES = 20  # up to so many decimal places, a number is rounded when it is known
+_TERMS = 64  # the most numbers of a sum
 
 
 def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
@@ -51,10 +53,71 @@ def called(m: Machine, fn: Any, args: list[Value]) -> Value | None:
         real = [apply("float", one) if is_symbolic(one) else float(one) for one in given]
         expr = power(m, *real) if is_symbolic(real) else None
         return None if expr is None else symbolic_numbers.number(m, expr)
-    if len(args) == 2 and fn is round and symbolic_numbers.is_whole(args[0]):
-        places = args[1]
-        return args[0] if isinstance(places, Const) and places.value in (None, 0, 1, 2) else None
+    if len(args) == 2 and fn is round:
+        return _rounded(m, *args)
+    if len(args) == 2 and fn in _PAIRS and all(map(symbolic_numbers.like_number, args)):
+        given = [symbolic_numbers.operand(m, value) for value in args]
+        expr = _PAIRS[fn](m, *(apply("float", one) for one in given))
+        return None if expr is None else symbolic_numbers.number(m, expr)
     return None
+
+
+def _rounded(m: Machine, value: Value, places: Value) -> Value | None:
+    """round() to so many decimal places."""
+    if not isinstance(places, Const) or symbolic_numbers.is_number(places):
+        return None
+    if symbolic_numbers.is_whole(value):
+        return value if places.value in (None, 0, 1, 2) else None
+    if type(places.value) is not int or not 0 <= places.value <= _PLACES:
+        return None
+    expr = symbolic_numbers.operand(m, value)
+    if not within(m, expr, -_ROUNDED, _ROUNDED):
+        return None
+    return symbolic_numbers.number(m, apply("digits", expr, places.value))
+
+
+def extreme(m: Machine, op: str, items: list[Value]) -> Value | None:
+    """min() or max() of numbers of one type as one number, so that no guard holds which it is.
+
+    Only of floats, and of ints that are known only when the frame runs: what a guard says of sizes
+    is of use. None: they are to be compared.
+    """
+    if len(items) < 2 or not all(map(symbolic_numbers.like_number, items)):
+        return None
+    kinds = {symbolic_numbers.type_of(item) for item in items}  # type: ignore[arg-type]
+    if len(kinds) != 1 or not any(map(symbolic_numbers.is_number, items)):
+        return None
+    given = [symbolic_numbers.operand(m, item) for item in items]
+    if not symbolic_numbers.varies(m, given) or (kinds == {int} and not m.facts.from_data(given)):
+        return None
+    best = given[0]
+    for one in given[1:]:
+        best = made(op, best, one)
+    return symbolic_numbers.number(m, best)
+
+
+def total(m: Machine, start: Value, items: list[Value]) -> Value | None:
+    """sum() of floats of which some vary; None if it needs plain numbers.
+
+    From Python 3.12 on sum() adds the rounding errors at the end (Neumaier's sum).
+    """
+    if not isinstance(start, Const) or symbolic_numbers.is_number(start) or start.value != 0:
+        return None
+    floats = all(symbolic_numbers.is_of(item, float) for item in items)
+    if type(start.value) is not int or not floats or len(items) > _TERMS:
+        return None
+    given = [symbolic_numbers.operand(m, item) for item in items]
+    if not is_symbolic(given) or not symbolic_numbers.varies(m, given):
+        return None
+    found, errors = made("add", 0.0, given[0]), 0.0
+    for one in given[1:]:
+        errors = made("add", errors, made("lost", found, one))
+        found = made("add", found, one)
+    if sys.version_info >= (3, 12):
+        if not within(m, found, -_LARGEST, _LARGEST):
+            return None
+        found = made("add", found, errors)
+    return symbolic_numbers.number(m, found)
 
 
 def _product(m: Machine, args: list[Value]) -> Value | None:
@@ -142,6 +205,17 @@ def _itself(m: Machine, expr: Any) -> Any:
     return expr if kind_of(expr) == "int" else None
 
 
+def _remainder(m: Machine, left: Any, right: Any) -> Any:
+    (right,) = symbolic_numbers.without_the_rest(m, right)
+    if is_symbolic(right):
+        return None
+    return apply("fmod", left, right) if right and within(m, left, -1e300, 1e300) else None
+
+
+_PAIRS: dict[Any, Callable[..., Any]] = {
+    math.atan2: lambda m, left, right: apply("atan2", left, right),
+    math.fmod: _remainder,
+}
 _FINITE = {math.isnan: False, math.isinf: False, math.isfinite: True}  # results for a finite number
 _RULES: dict[Any, Rule] = {
     abs: lambda m, expr: abs(expr) if kind_of(expr) == "int" else apply("abs", expr),
@@ -161,6 +235,15 @@ _RULES: dict[Any, Rule] = {
     math.cos: _real("cos", -1e300, 1e300),
     math.tan: _real("tan", -1e300, 1e300),
     math.tanh: _real("tanh", -1e300, 1e300),
+    math.asin: _real("asin", -1.0, 1.0),
+    math.acos: _real("acos", -1.0, 1.0),
+    math.atan: _real("atan", -1e300, 1e300),
+    math.sinh: _real("sinh", -700.0, 700.0),
+    math.cosh: _real("cosh", -700.0, 700.0),
+    math.expm1: _real("expm1", -700.0, 700.0),
+    math.log1p: _real("log1p", -0.999, 1e300),
+    math.log2: _real("log2", 1e-300, 1e300),
+    math.log10: _real("log10", 1e-300, 1e300),
     math.radians: lambda m, expr: apply("mul", apply("float", expr), math.pi / 180.0),
     math.degrees: lambda m, expr: apply("mul", apply("float", expr), 180.0 / math.pi),
 }

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.directives import capturing, graft_break
 from ..breaks import Break, LooksAtFrame, Thrown
-from ..data_model import attributes, container_iterators, iteration, value_questions
+from ..data_model import (
+    attributes,
+    container_iterators,
+    iteration,
+    symbolic_math,
+    value_questions,
+)
 from ..data_model.binding import keywords_of
 from ..data_model.iteration import drain
 from ..operations.operators import binary, compare
@@ -262,6 +268,10 @@ def _sum_of(m: Machine, total: Value, items: list[Value]) -> Value:
     varying = any(map(symbolic_numbers.is_whole, counted)) and all(
         map(symbolic_numbers.like_whole, counted)
     )
+    if items and not varying and any(map(symbolic_numbers.is_number, items)):
+        one = symbolic_math.total(m, total, items)
+        if one is not None:
+            return one
     # A list of lists, or a list as start, is no constant: the result has the same items, not
     # copies.
     if items and not varying and all(isinstance(one, Const) for one in counted):
@@ -295,9 +305,14 @@ def _extreme(symbol: str) -> Model:
         if len(args) > 1 and "default" in kwargs:
             raise Break("GB121", "min() or max() of several arguments with a default")
         key = kwargs.get("key", NONE)
+        items = iteration.each(m, args[0]) if len(args) == 1 else args
+        if len(args) > 1 and is_none(key):
+            one = symbolic_math.extreme(m, "min" if symbol == "<" else "max", args)
+            if one is not None:
+                return one
         best: Value | None = None
         best_key: Value = NONE
-        for item in iteration.each(m, args[0]) if len(args) == 1 else args:
+        for item in items:
             item_key = item if is_none(key) else m.call(key, [item], {})
             if best is None or m.truth(compare(m, symbol, item_key, best_key)):
                 best, best_key = item, item_key

@@ -12,6 +12,21 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+# Functions of `math` with one argument; each is the function of C's library of the same name.
+UNARY = (
+    "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "atan", "sinh", "cosh",
+    "expm1", "log1p", "log2", "log10",
+)  # fmt: skip
+
+
+def lost(left: float, right: float) -> float:
+    """The rounding error of left + right, exactly (Knuth, The Art of Computer Programming 2,
+    4.2.2)."""
+    after = left + right
+    part = after - left
+    return (left - (after - part)) + (right - part)
+
+
 OPS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -32,18 +47,14 @@ OPS: dict[str, Callable[..., Any]] = {
     "floor": math.floor,
     "ceil": math.ceil,
     "round": round,
-    "sqrt": math.sqrt,
-    "exp": math.exp,
-    "log": math.log,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tan": math.tan,
-    "tanh": math.tanh,
+    **{name: getattr(math, name) for name in UNARY},
+    "atan2": math.atan2,
+    "fmod": math.fmod,
+    "lost": lost,
+    "digits": lambda number, places: round(number, int(places)),
 }
 KINDS = {
-    **dict.fromkeys(
-        ("truediv", "float", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh"), "float"
-    ),
+    **dict.fromkeys(("truediv", "float", *UNARY, "atan2", "fmod", "lost", "digits"), "float"),
     **dict.fromkeys(("int", "floor", "ceil", "round"), "int"),
 }
 SIGNS: dict[str, str] = {

@@ -2,7 +2,7 @@
 
 In: at each miss, the rows of the existing entries and the frame that missed. Out: for capture,
 which dimensions of a tensor are symbolic (after two different sizes) and whether a number is
-symbolic (after three values). The program may decide this itself (`jit(dynamic=...)`,
+symbolic (an int after three values, a float after two). The program may decide this itself (`jit(dynamic=...)`,
 `graftjit.mark_dynamic`, `graftjit.mutable`). The values 0 and 1 are always specialised. Parameters
 keep their sizes.
 """
@@ -20,7 +20,8 @@ from .rows import Row, TensorSpec
 from .sources import Source
 
 MARK = "_graftjit_dynamic"  # attribute of a tensor: the dimensions that `mark_dynamic` named
-VALUES = 3  # so many different values make a number symbolic
+VALUES = 3  # so many different values make an int symbolic; few ints are sizes, flags or counts
+_FLOATS = 2  # and so many a float: one that has changed changes again
 # Limit of conditions on tensor data per code object for which both truths are compiled.
 CONDITIONS = 4
 # Limit of symbolic integers: results computed from them should stay within 64 bits.
@@ -147,7 +148,8 @@ class Variation:
             return False
         if self.dynamic is not None:
             return self.dynamic
-        return source in self._marked or len(self._values.get(source, ())) >= VALUES
+        enough = VALUES if isinstance(value, int) else _FLOATS
+        return source in self._marked or len(self._values.get(source, ())) >= enough
 
     def why(self, what: str, source: Source, dim: int) -> str:
         """The reason why something is symbolic, as text."""
@@ -156,8 +158,9 @@ class Variation:
         ]
         if what == "size" and known:
             return "seen with {} and {}".format(*known[-1])
-        if what == "number" and len(self._values.get(source, ())) >= VALUES:
-            return f"seen with {VALUES} values"
+        values = len(self._values.get(source, ()))
+        if what == "number" and values >= _FLOATS:
+            return f"seen with {values} values"
         if what == "stride":
             return "seen with two strides"
         return "dynamic=True" if self.dynamic else "marked by the program"

@@ -20,7 +20,7 @@ import torch
 
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Apply, Expr, Sum, Symbol, fold, kind_of
-from ...ir.symbolic.operators import OUTCOMES
+from ...ir.symbolic.operators import OPS, OUTCOMES, UNARY, lost
 from .sources import Source
 
 # Kinds of numbers that are read at a source: an exact int or float, or a size or stride of a
@@ -57,6 +57,18 @@ def _power(base: float, exponent: float) -> float:
     return math.pow(base, exponent)
 
 
+def _finite(fn: Callable[[float], float]) -> Callable[[float], float]:
+    """A function that raises where the native step fails: its result is infinite or nan."""
+
+    def checked(number: float) -> float:
+        found = fn(number)
+        if not math.isfinite(found):
+            raise ArithmeticError
+        return found
+
+    return checked
+
+
 INT_STEPS: dict[str, Callable[..., int]] = {
     "add": operator.add, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
     "min": min, "max": max, "abs": abs, "and": operator.and_, "or": operator.or_,
@@ -65,15 +77,15 @@ INT_STEPS: dict[str, Callable[..., int]] = {
 FLOAT_STEPS: dict[str, Callable[..., float]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "neg": operator.neg, "floordiv": operator.floordiv, "mod": operator.mod, "abs": abs,
-    "sqrt": math.sqrt, "pow": _power, "exp": math.exp, "log": math.log, "sin": math.sin,
-    "cos": math.cos, "tan": math.tan, "tanh": math.tanh,
+    "pow": _power, "min": min, "max": max, "atan2": math.atan2, "fmod": math.fmod,
+    "lost": lost, "digits": OPS["digits"], **{name: _finite(OPS[name]) for name in UNARY},
 }  # fmt: skip
 # Steps from a float to an integer.
 WHOLE_STEPS: dict[str, Callable[[float], int]] = {
     "int": math.trunc, "floor": math.floor, "ceil": math.ceil, "round": round
 }  # fmt: skip
 # Steps with one operand.
-_ONE = frozenset({"abs", "neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", *WHOLE_STEPS})
+_ONE = frozenset({"abs", "neg", *UNARY, *WHOLE_STEPS})
 _WHOLE = 1 << 63
 _EXACT = 1 << 53  # a double holds integers up to this one exactly
 

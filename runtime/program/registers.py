@@ -21,6 +21,8 @@ CODES: tuple[str, ...] = (
     "real_mul", "real_truediv", "real_neg", "real_abs", "real_min", "real_max", "real_int",
     "real_floor", "real_ceil", "real_round", "real_floordiv", "real_mod", "real_pow", "real_sqrt",
     "real_exp", "real_log", "and", "or", "xor", "real_sin", "real_cos", "real_tan", "real_tanh",
+    "real_asin", "real_acos", "real_atan", "real_sinh", "real_cosh", "real_expm1", "real_log1p",
+    "real_log2", "real_log10", "real_atan2", "real_fmod", "real_digits", "real_lost",
 )  # fmt: skip
 # Origins of a symbol, as in `enum class NumberSource` of registers.h.
 SOURCES = {"size": 0, "stride": 1, "offset": 2, "int": 3, "float": 4}

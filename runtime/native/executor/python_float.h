@@ -1,6 +1,8 @@
 // Operations of Python floats that C has no operator for, with bit-equal results. Each returns
 // false where Python raises or returns another type; then the result is undefined.
 #pragma once
+#include <Python.h>
+
 #include <cmath>
 #include <cstdint>
 
@@ -30,6 +32,23 @@ inline bool real_power(double a, double b, double *out) {
 inline bool real_root(double a, double *out) {
     *out = std::sqrt(a);
     return a >= 0;
+}
+
+// The rounding error of a + b, exactly (Knuth, The Art of Computer Programming 2, 4.2.2).
+inline double real_lost(double a, double b) {
+    double after = a + b, part = after - a;
+    return (a - (after - part)) + (b - part);
+}
+
+// round(number, places): the float nearest to the decimal number of so many places. Python's own
+// functions write and read it, as its round() does.
+inline bool real_digits(double number, double places, double *out) {
+    if (!std::isfinite(number)) return false;
+    char *text = PyOS_double_to_string(number, 'f', (int)places, 0, nullptr);
+    if (text == nullptr) return false;
+    *out = PyOS_string_to_double(text, nullptr, nullptr);
+    PyMem_Free(text);
+    return std::isfinite(*out) && !PyErr_Occurred();
 }
 
 // Converts a rounded float to an integer. False for nan and infinities, for which Python raises,

@@ -101,12 +101,18 @@ int real_sqrt(int64_t a, int64_t, int64_t &out) {
     return real_root(as_double(a), &value) ? real(value, out) : too_large();
 }
 
-int real_exp(int64_t a, int64_t, int64_t &out) { return real(std::exp(as_double(a)), out); }
-int real_log(int64_t a, int64_t, int64_t &out) { return real(std::log(as_double(a)), out); }
-int real_sin(int64_t a, int64_t, int64_t &out) { return real(std::sin(as_double(a)), out); }
-int real_cos(int64_t a, int64_t, int64_t &out) { return real(std::cos(as_double(a)), out); }
-int real_tan(int64_t a, int64_t, int64_t &out) { return real(std::tan(as_double(a)), out); }
-int real_tanh(int64_t a, int64_t, int64_t &out) { return real(std::tanh(as_double(a)), out); }
+int real_to_places(int64_t a, int64_t b, int64_t &out) {
+    double value;
+    return real_digits(as_double(a), as_double(b), &value) ? real(value, out) : too_large();
+}
+
+template <double function(double)> int real_of(int64_t a, int64_t, int64_t &out) {
+    return real(function(as_double(a)), out);
+}
+template <double function(double, double)> int real_of(int64_t a, int64_t b, int64_t &out) {
+    return real(function(as_double(a), as_double(b)), out);
+}
+
 int both(int64_t a, int64_t b, int64_t &out) { return out = a & b, 0; }
 int either(int64_t a, int64_t b, int64_t &out) { return out = a | b, 0; }
 int differing(int64_t a, int64_t b, int64_t &out) { return out = a ^ b, 0; }
@@ -116,8 +122,11 @@ const Operation OPERATIONS[] = {
     add,           sub,        mul,       floordiv,   mod,        least,     most,
     absolute,      to_real,    real_add,  real_sub,   real_mul,   real_div,  real_neg,
     real_abs,      real_least, real_most, real_trunc, real_floor, real_ceil, real_round,
-    real_floordiv, real_mod,   real_pow,  real_sqrt,  real_exp,   real_log,  both,
-    either,        differing,  real_sin,  real_cos,   real_tan,   real_tanh};
+    real_floordiv, real_mod,   real_pow,  real_sqrt,  real_of<::exp>, real_of<::log>, both,
+    either,        differing,  real_of<::sin>,  real_of<::cos>,   real_of<::tan>,   real_of<::tanh>,
+    real_of<::asin>, real_of<::acos>, real_of<::atan>, real_of<::sinh>, real_of<::cosh>,
+    real_of<::expm1>, real_of<::log1p>, real_of<::log2>, real_of<::log10>, real_of<::atan2>,
+    real_of<::fmod>, real_to_places, real_of<real_lost>};
 
 int read_number(const NumberRead &read, PyObject *input, int64_t &out) {
     if (read.source == NumberSource::real) {

@@ -31,13 +31,13 @@ enum class Step {
     fpow,
     fneg,
     fabs,
-    fsqrt,
-    fexp,
-    flog,
-    fsin,
-    fcos,
-    ftan,
-    ftanh,
+    function,
+    fmin,
+    fmax,
+    fatan2,
+    ffmod,
+    fdigits,
+    flost,
     iand,
     ior,
     ixor,
@@ -51,6 +51,7 @@ struct StepLaw {
     const char *name;
     Step step;
     int takes;
+    double (*function)(double) = nullptr;
 };
 
 const StepLaw STEPS[] = {
@@ -74,13 +75,28 @@ const StepLaw STEPS[] = {
     {"float pow", Step::fpow, 2},
     {"float neg", Step::fneg, 1},
     {"float abs", Step::fabs, 1},
-    {"float sqrt", Step::fsqrt, 1},
-    {"float exp", Step::fexp, 1},
-    {"float log", Step::flog, 1},
-    {"float sin", Step::fsin, 1},
-    {"float cos", Step::fcos, 1},
-    {"float tan", Step::ftan, 1},
-    {"float tanh", Step::ftanh, 1},
+    {"float min", Step::fmin, 2},
+    {"float max", Step::fmax, 2},
+    {"float atan2", Step::fatan2, 2},
+    {"float fmod", Step::ffmod, 2},
+    {"float digits", Step::fdigits, 2},
+    {"float lost", Step::flost, 2},
+    {"float sqrt", Step::function, 1, ::sqrt},
+    {"float exp", Step::function, 1, ::exp},
+    {"float log", Step::function, 1, ::log},
+    {"float sin", Step::function, 1, ::sin},
+    {"float cos", Step::function, 1, ::cos},
+    {"float tan", Step::function, 1, ::tan},
+    {"float tanh", Step::function, 1, ::tanh},
+    {"float asin", Step::function, 1, ::asin},
+    {"float acos", Step::function, 1, ::acos},
+    {"float atan", Step::function, 1, ::atan},
+    {"float sinh", Step::function, 1, ::sinh},
+    {"float cosh", Step::function, 1, ::cosh},
+    {"float expm1", Step::function, 1, ::expm1},
+    {"float log1p", Step::function, 1, ::log1p},
+    {"float log2", Step::function, 1, ::log2},
+    {"float log10", Step::function, 1, ::log10},
     {"int and", Step::iand, 2},
     {"int or", Step::ior, 2},
     {"int xor", Step::ixor, 2},
@@ -102,6 +118,7 @@ struct Code {
     Step step;
     int64_t i;
     double d;
+    double (*function)(double);
 };
 
 struct Read {
@@ -137,18 +154,7 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
             return true;
         case Step::fneg: b.d = -b.d; return true;
         case Step::fabs: b.d = std::fabs(b.d); return true;
-        case Step::fsqrt: return real_root(b.d, &b.d);
-        case Step::fexp:
-            b.d = std::exp(b.d);
-            return std::isfinite(b.d);
-        case Step::fsin: b.d = std::sin(b.d); return std::isfinite(b.d);
-        case Step::fcos: b.d = std::cos(b.d); return std::isfinite(b.d);
-        case Step::ftan: b.d = std::tan(b.d); return std::isfinite(b.d);
-        case Step::ftanh: b.d = std::tanh(b.d); return std::isfinite(b.d);
-        case Step::flog:
-            if (!(b.d > 0)) return false;
-            b.d = std::log(b.d);
-            return true;
+        case Step::function: b.d = code.function(b.d); return std::isfinite(b.d);
         case Step::trunc: return to_whole(std::trunc(b.d), b);
         case Step::floor: return to_whole(std::floor(b.d), b);
         case Step::ceil: return to_whole(std::ceil(b.d), b);
@@ -182,6 +188,15 @@ bool run(const Code &code, const std::vector<Number> &numbers, Number *stack, in
         case Step::ffloordiv: return real_divmod(a.d, b.d, &a.d, &b.d);
         case Step::fmod: return real_divmod(a.d, b.d, &b.d, &a.d);
         case Step::fpow: return real_power(a.d, b.d, &a.d);
+        case Step::fmin: a.d = b.d < a.d ? b.d : a.d; return true;
+        case Step::fmax: a.d = b.d > a.d ? b.d : a.d; return true;
+        case Step::fatan2: a.d = std::atan2(a.d, b.d); return true;
+        case Step::ffmod:
+            if (b.d == 0 || !std::isfinite(a.d)) return false;
+            a.d = std::fmod(a.d, b.d);
+            return true;
+        case Step::flost: a.d = real_lost(a.d, b.d); return true;
+        case Step::fdigits: return real_digits(a.d, b.d, &a.d);
         default: return false;
     }
 }
@@ -235,7 +250,7 @@ bool add_code(RelationRecord *record, PyObject *item, int &top) {
     if (!PyArg_ParseTuple(item, "sO", &name, &operand)) return false;
     for (const StepLaw &law : STEPS) {
         if (strcmp(law.name, name) != 0) continue;
-        Code code{law.step, 0, 0};
+        Code code{law.step, 0, 0, law.function};
         if (law.step == Step::load || law.step == Step::whole) code.i = PyLong_AsLongLong(operand);
         if (law.step == Step::real) code.d = PyFloat_AsDouble(operand);
         if (PyErr_Occurred()) return false;

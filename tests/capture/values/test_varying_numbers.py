@@ -62,10 +62,27 @@ def assigned_again(x: Any, n: Any) -> Any:
 def steps(x: Any, n: Any) -> Any:
     """The step size of a solver, which each step changes."""
     done = 0.0
-    for _ in range(3):
+    for _ in range(2):
         n *= min(2.0, max(0.3, 0.9 * math.sqrt(0.1 / max(n, 1e-9))))
         x, done = x + n * x.sin(), done + n
     return x, done
+
+
+def rounded(x: Any, n: Any) -> Any:
+    n = round(n * 1.37, 2)
+    return x * n, n
+
+
+def total(x: Any, n: Any) -> Any:
+    n = sum([n / 3, 1e16, n / 7, -1e16, n + 0.25])
+    return x * n, n
+
+
+def by_functions(x: Any, n: Any) -> Any:
+    found = [math.atan2(n, 3.0), math.fmod(n * 1.5, 0.7), math.asin(n / 99), math.acos(n / 99)]
+    for fn in (math.log1p, math.log2, math.log10, math.atan, math.sinh, math.cosh, math.expm1):
+        found.append(fn(n / 9))
+    return [x * one for one in found], found
 
 
 def counted(x: Any, n: Any) -> Any:
@@ -93,6 +110,9 @@ PROGRAMS: dict[str, Program] = {
     "assigned again": assigned_again,
     "steps": steps,
     "counted": counted,
+    "rounded": rounded,
+    "total": total,
+    "by functions": by_functions,
     "after a break": after_a_break,
     "computed after a break": computed_after_a_break,
 }

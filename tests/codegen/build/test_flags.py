@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+
 from graftjit.codegen.build import cxx
 from graftjit.codegen.build.flags import FLAGS
 from graftjit.runtime.process import hardware
