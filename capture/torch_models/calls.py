@@ -47,7 +47,7 @@ from ..values.value import (
 from ..values.wrap import CONST_TYPES
 from . import current_device
 from .nested_traces import lift, require_history
-from .tensor_scalars import by_tensor
+from .tensor_scalars import by_tensor, with_numbers
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -259,6 +259,9 @@ def record(
                     _failing(m, name, start)
                 return from_result(m, made)
         if isinstance(error, DataDependent):
+            plain = None if error.shape else with_numbers(m, fn, fn_args, fn_kwargs)
+            if plain is not None:
+                return record(m, fn, *plain, may_fail)
             code = "GB106" if error.shape else "GB104"
             raise Break(code, f"{name}: {error}") from error
         # It may fail only because of symbolic numbers.

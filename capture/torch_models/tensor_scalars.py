@@ -1,18 +1,24 @@
-"""Tensor factors where torch wants a number: `x.add_(y, alpha=rate)` and the like.
+"""Tensors where torch wants a number: `x.add_(y, alpha=rate)`, `x.view(rows, -1)`.
 
 In: such a call; torch would read the number from the tensor, which a graph cannot. Out: the same
-sum with the factor as an operand, with torch's rounding. A call without a rule here stays a read of
-tensor data.
+sum with the factor as an operand, with torch's rounding (`by_tensor`); or the arguments with the
+tensors' numbers, which are known at capture or read by the graph (`with_numbers`).
 """
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...ir.trace.ghost import Ghost
+from ..data_model import value_questions
+from ..exact_type import is_kind
+from ..values import symbolic_numbers
 from ..values.registry import Args, Kwargs
-from ..values.value import Obj, Tensor, Value
+from ..values.symbolic_numbers import SymbolicNumber
+from ..values.value import Const, Obj, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -70,3 +76,48 @@ def by_tensor(m: Machine, name: str, args: Args, kwargs: Kwargs) -> Value | None
     if name.endswith("_"):
         return m.call(Obj(_put), [Obj(way), *args, factor], {})
     return m.call(Obj(way), [*args, factor], {})
+
+
+# Functions that take no tensor but the one that they are methods of.
+_OF_NUMBERS = frozenset(
+    {
+        "view", "reshape", "expand", "repeat", "tile", "as_strided", "unflatten", "narrow", "split",
+        "chunk", "select", "unsqueeze", "tril", "triu", "diagonal", "roll", "new_zeros", "new_ones",
+        "new_empty", "new_full", "zeros", "ones", "empty", "full", "eye", "rand", "randn",
+        "randint", "randperm", "arange", "linspace", "logspace",
+    }
+)  # fmt: skip
+
+
+def with_numbers(
+    m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments of a call, with numbers in place of the tensors that torch would read.
+
+    Those are sizes, and arguments of functions that take numbers only. None if there are none.
+    """
+    found: list[Const] = []
+    direct = getattr(fn, "__name__", "") in _OF_NUMBERS
+    method = int(type(fn) is types.MethodDescriptorType)
+
+    def number(one: Any) -> Any:
+        if not is_kind(one, Ghost) or one.dim() != 0:
+            return one
+        held = m.heap.known.get(id(one)) or Tensor(one, torch.Tensor)
+        name = "item" if one.is_floating_point() else "__index__"
+        answer = value_questions.number(m, held, name)
+        if not isinstance(answer, Const):
+            return one
+        found.append(answer)
+        if isinstance(answer, SymbolicNumber):
+            return symbolic_numbers.argument(m, answer)
+        return answer.value
+
+    def converted(one: Any, direct: bool) -> Any:
+        if type(one) in (tuple, list):
+            return type(one)([number(part) for part in one])
+        return number(one) if direct else one
+
+    new_args = tuple([converted(one, direct and at >= method) for at, one in enumerate(args)])
+    new_kwargs = {key: converted(one, direct) for key, one in kwargs.items()}
+    return (new_args, new_kwargs) if found else None

@@ -126,6 +126,29 @@ def test_functions_of_a_number():
 
 
 @agrees(graphs=1, breaks=0, recompiles=0)
+def test_functions_of_several_numbers():
+    def f(x):
+        a, b = x.abs().sum().item() + 1, x.sin().max().item()
+        low, high = min(a, b, 0.5), max(a, 3.0)
+        dt = 0.9 * math.sqrt(0.1 / max(b, 1e-9))
+        n = int((x > 0).sum())
+        return x * low, high, x * min(2.0, dt), round(a, 3), min(n, 2), max(n, 3), math.atan2(a, b)
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_tensors_where_torch_wants_sizes():
+    def f(x):
+        n = (x > 0).sum()
+        halves = torch.div(x.size(0), 2, rounding_mode="trunc")
+        made = x.new_zeros((2, halves + 1)), torch.full((n,), n), torch.arange(n + 1)
+        return x.view(halves, -1), *made, x.reshape([halves, 2]), torch.ones(size=(n, 2))
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
 def test_values_of_a_loop():
     def f(x):
         seen = []
