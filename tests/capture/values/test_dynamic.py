@@ -315,7 +315,7 @@ class Scaled:
         return x * self.scale
 
 
-@agrees(recompiles=2, breaks=0)
+@agrees(recompiles=1, breaks=0)
 def test_attribute_that_varies():
     model = Scaled()
 
@@ -325,7 +325,7 @@ def test_attribute_that_varies():
     return model, (torch.ones(3),), [change] * 7
 
 
-@agrees(recompiles=2, breaks=0)
+@agrees(recompiles=1, breaks=0)
 def test_global_that_varies():
     def f(x):
         return x * RATE
