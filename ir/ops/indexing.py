@@ -10,6 +10,7 @@ from ..errors import DataDependent, NoRule
 from ..graph.layout import (
     broadcast,
     format_strides,
+    from_data,
     has_zero,
     is_contiguous,
     like_strides,
@@ -32,6 +33,12 @@ def _need_index(index: Meta) -> None:
         raise RuntimeError("an index of type int64 or int32 is needed")
 
 
+def _need_places(self: Meta, dim: int, index: Meta) -> None:
+    """Raise, as torch does, if a dimension has no elements, so that any index is out of range."""
+    if self.shape and has_zero(self.shape[dim : dim + 1]) and not any(map(from_data, index.shape)):
+        raise IndexError("index out of range")
+
+
 @rule("index", "embedding")
 def _embedding(
     op: Any,
@@ -44,6 +51,7 @@ def _embedding(
     if len(weight.shape) != 2:
         raise RuntimeError("embedding: weight needs two dimensions")
     _need_index(indices)
+    _need_places(weight, 0, indices)
     return plain((*indices.shape, weight.shape[1]), weight.dtype, weight.device)
 
 
@@ -58,6 +66,7 @@ def _index_select(op: Any, self: Meta, dim: int, index: Meta) -> Meta:
     if len(index.shape) > 1:
         raise IndexError("index_select: index needs one dimension")
     _need_index(index)
+    _need_places(self, at, index)
     if not self.shape:
         return plain((), self.dtype, self.device)
     count = index.shape[0] if index.shape else 1
@@ -69,6 +78,7 @@ def _gather(op: Any, self: Meta, dim: int, index: Meta, *, sparse_grad: bool = F
     at = wrap_dim(dim, len(self.shape))
     _need_index(index)
     _check_scatter(self, at, index, None)
+    _need_places(self, at, index)
     return plain(index.shape, self.dtype, self.device)
 
 

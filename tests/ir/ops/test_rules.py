@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import traceback
 import warnings
+from typing import Any
 
 import pytest
 import torch
+
+import graftjit
 
 from .rules_checker import RuleChecker
 
@@ -128,3 +132,27 @@ def test_results_of_turned_operands_lie_as_in_eager() -> None:
                 nn.conv1d(x, w, padding=1), nn.conv_transpose1d(x, w.transpose(0, 1))
         nn.conv1d(torch.randn(2, 6, 1).transpose(1, 2), torch.randn(5, 1, 3))
     assert not checker.mismatches, checker.mismatches[:3]
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda table, index: table.index_select(0, index),
+        lambda table, index: table.gather(0, index[:, None]),
+        lambda table, index: torch.nn.functional.embedding(index, table),
+    ],
+    ids=["index_select", "gather", "embedding"],
+)
+def test_an_index_of_nothing_raises_when_it_is_captured(pick: Any) -> None:
+    """So Python raises it at its line, also after a write to an argument."""
+
+    def f(y: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        y.mul_(3)
+        return pick(table, torch.arange(2))
+
+    compiled = graftjit.jit(f)
+    with pytest.raises((IndexError, RuntimeError)) as raised:
+        compiled(torch.ones(4), torch.ones(0, 2))
+    line = traceback.extract_tb(raised.value.__traceback__)[-1].line
+    assert line is not None and line.startswith(("lambda", "return"))
+    assert compiled.report().breaks[0].code == "GB108"
