@@ -175,6 +175,10 @@ def capture(
         except (RecursionError, MemoryError) as error:
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
         except (PlainFrame, Break) as stop:
+            if attempt.machine.open_bodies:
+                known.not_skipped.update(one.place for one in attempt.machine.open_bodies)
+                known.stops.clear()
+                continue
             # A Break here: something alive cannot be rebuilt.
             if attempt.inside:
                 known.stops.clear()
@@ -202,12 +206,14 @@ class _Known:
 
     forced            the root's instructions that break, by index
     stops             instructions of inlined functions that break (see `Machine.stops`)
+    not_skipped       branches in loops that are no parts (see `data_model.conditional`)
     walks_generators  whether generators are walked
     resumes_inside    whether a break may leave an inlined function
     """
 
     forced: dict[int, Break] = field(default_factory=dict)
     stops: dict[int, Break] = field(default_factory=dict)
+    not_skipped: set[Any] = field(default_factory=set)
     walks_generators: bool = True
     resumes_inside: bool = True
 
@@ -237,6 +243,7 @@ class _Attempt:
         self.tracer = Tracer(frame.code.co_qualname, outliving=autocast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.stops = known.stops
+        self.machine.not_skipped = known.not_skipped
         self.machine.walks_generators = known.walks_generators
         self.machine.claims_compiling = frame.claims_compiling
         self.machine.follows_iterators = frame.follows_iterators
@@ -293,6 +300,7 @@ class _Attempt:
                 return self._broken(found, self.forced[found])
             return self._returned(found)
         except BreaksInside as breaks:
+            m.leave_bodies()
             self.inside = True
             return self._broken(m.root_index, breaks.stop, breaks.frames[1:])
         finally:
@@ -337,6 +345,7 @@ class _Attempt:
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
             if instr.index in self.forced:
+                m.leave_bodies()
                 m.where = instr.where
                 m.guard_all(self.forced[instr.index].guards)
                 return instr.index
@@ -358,6 +367,7 @@ class _Attempt:
             except Break as stop:
                 if isinstance(stop, Thrown) and m.catch(f, instr, stop):
                     continue
+                m.leave_bodies()
                 if stop.where is None:
                     stop.where = instr.where
                 if isinstance(stop, LooksAtFrame) and not stop.inlined:
@@ -476,6 +486,10 @@ class _Attempt:
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
         backward.check_own_leaves(self.machine, outputs)
         self.machine.numbers.give(self.machine, outputs)
+        if self.machine.has_bodies or self.machine.open_bodies:
+            from .data_model import conditional
+
+            conditional.check(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
         for ghost, version, index in self.machine.journal.shown:

@@ -21,6 +21,7 @@ from ..ir.graph.interpreter import moved
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.defer_writes import held_numbers
 from ..ir.symbolic.expr import Symbol, symbols_of
+from ..ir.trace.conditional import end_only_if, only_if, placeholder
 from .programs.compiled import Compiled
 from .programs.replay import Writer
 
@@ -28,11 +29,13 @@ from .programs.replay import Writer
 @dataclass(slots=True)
 class Part:
     """One program. `takes`: the values of its inputs, which are inputs of the whole graph or values
-    of an earlier part; `gives`: the values that later parts take or read."""
+    of an earlier part; `gives`: the values that later parts take or read; `when`: it runs if none of
+    these numbers is zero (see `ir.trace.conditional`)."""
 
     graph: Graph
     takes: list[Node]
     gives: list[Node]
+    when: tuple[Symbol, ...] = ()
 
 
 def divided(graph: Graph) -> list[Part]:
@@ -58,6 +61,7 @@ class _Division:
             for symbol, origin in graph.symbols.items()
             if origin[0] == "data"
         }
+        self.when: list[tuple[Symbol, ...]] = [()]  # for each group
         self.groups = self._groups()
 
     def _groups(self) -> list[list[Node]]:
@@ -70,12 +74,19 @@ class _Division:
             used = {symbol for symbol in used if _maker(self.read[symbol]) is not _maker(node)}
             # Nothing outside is written to before a check.
             waits = not checked.isdisjoint(groups[-1]) and not all(map(is_fresh, writes(node)))
-            if waits or not used <= known:
+            borders = node.target is only_if or node.target is end_only_if
+            if waits or borders or not used <= known:
                 before.update(groups[-1])
                 known = {symbol for symbol, held in self.read.items() if held in before}
                 groups.append([])
+                self.when.append(self.when[-1])
                 assert used <= known, "a number is used before it is read"
-            groups[-1].append(node)
+            if node.target is only_if:
+                self.when[-1] += node.args
+            elif node.target is end_only_if:
+                self.when[-1] = self.when[-1][:-1]
+            else:
+                groups[-1].append(node)
         return groups
 
     def parts(self) -> list[Part]:
@@ -86,7 +97,7 @@ class _Division:
             self._take_sizes(one)
         wanted = list(self.read.values())
         found = []
-        for at, one in enumerate(building):
+        for at, (one, when) in enumerate(zip(building, self.when, strict=True)):
             later = [node for other in building[at + 1 :] for node in other.takes]
             own = set(self.groups[at])
             gives = [node for node in dict.fromkeys([*later, *wanted]) if node in own]
@@ -94,7 +105,7 @@ class _Division:
                 found.append(Part(self._graph(one, results, self.graph.joined), one.takes, []))
                 continue
             outputs = [one.now[node] for node in gives]
-            found.append(Part(self._graph(one, outputs, frozenset()), one.takes, gives))
+            found.append(Part(self._graph(one, outputs, frozenset()), one.takes, gives, when))
         return found
 
     def _built(self, group: Sequence[Node]) -> _Building:
@@ -229,6 +240,28 @@ def compiled(graph: Graph, compile_part: Callable[[Graph], Compiled]) -> Compile
     )
 
 
+class _Block:
+    """Lines of parts with one condition: without it, other tensors stand for what they give."""
+
+    def __init__(self, writer: Writer, when: tuple[Symbol, ...]) -> None:
+        self.writer, self.when = writer, when
+        self.made: dict[Node, str] = {}
+        self.read: list[Symbol] = []
+        self.start = len(writer.lines)
+
+    def end(self) -> None:
+        if not self.when:
+            return
+        lines, names = self.writer.lines, [symbol.name for symbol in self.when]
+        own = [f"    {line}" for line in lines[self.start :]]
+        lines[self.start :] = [f"    if {' and '.join(names)}:", *own]
+        other = [f"        {symbol.name} = 0" for symbol in self.read]
+        for node, name in self.made.items():
+            stands = self.writer.named(placeholder(node.meta), "nothing")
+            other.append(f"        {name} = {stands}")
+        lines += ["    else:", *other] if other else []
+
+
 def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> Any:
     """A function that runs the parts: a line for each program, each number and each check."""
     writer = Writer(graph)
@@ -239,7 +272,12 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
     read = {s: graph.outputs[of[1]] for s, of in graph.symbols.items() if of[0] == "data"}
     dims = {s: of[2:] for s, of in graph.symbols.items()}
     writer.check()
+    block = _Block(writer, ())
+    when: tuple[Symbol, ...] = ()
     for at, (part, program) in enumerate(zip(parts, programs, strict=True)):
+        if part.when != when:
+            block.end()
+            block, when = _Block(writer, part.when), part.when
         taken = [values[node] for node in part.takes]
         taken += [symbol.name for symbol in part.graph.numbers]
         call = f"{writer.named(program, f'part{at}')}({', '.join(taken)})"
@@ -247,9 +285,13 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
         if last:
             own = {node: f"results[{place}]" for place, node in enumerate(graph.outputs)}
             writer.lines.append(f"    results = {call}")
+        elif not part.gives:
+            own = {}
+            writer.lines.append(f"    {call}")
         else:
             own = {node: f"t{at}_{place}" for place, node in enumerate(part.gives)}
             writer.lines.append(f"    {', '.join(own.values())}, = {call}")
+        block.made.update(own)
         values = own | values
         for symbol in [s for s in writer.unread if read[s] in values]:
             method = torch.Tensor.size if dims[symbol] else torch.Tensor.item
@@ -257,7 +299,9 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
             name = writer.named(method, method.__name__)
             writer.lines.append(f"    {symbol.name} = {name}({given})")
             writer.unread.discard(symbol)
+            block.read.append(symbol)
         writer.check()
+    block.end()
     lines += [*writer.lines, "    return results"]
     scope = dict(writer.names)
     text = "\n".join(lines) + "\n"

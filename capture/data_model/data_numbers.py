@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.graph.schema import plan_of
-from ...ir.symbolic.expr import Symbol, bounds_of, kind_of
+from ...ir.symbolic.expr import Symbol, bounds_of, kind_of, symbols_of
 from ...ir.symbolic.operators import OUTCOMES
 from ...ir.symbolic.shape_env import COMPARED
 from ...ir.trace.read_numbers import numbers_read, read_number
@@ -37,7 +37,7 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
     if name == "tolist":
         return _list(m, value)
     ghost = value.ghost
-    if not _may_read(m, value) or not has_one_element(m, ghost):
+    if not may_read(m, value) or not has_one_element(m, ghost):
         return None
     if name in ("__bool__", "is_nonzero"):
         return truth(m, ghost)
@@ -51,7 +51,7 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
         return symbolic_math.called(m, int, [_read(m, ghost)])
     if name == "__float__":
         return symbolic_math.called(m, float, [_read(m, ghost)])
-    if name == "__index__" and ghost.dim() == 0 and ghost.dtype in _WHOLE:
+    if name == "__index__" and ghost.dtype in _WHOLE:
         return _read(m, ghost)
     return None
 
@@ -59,7 +59,7 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
 def _list(m: Machine, value: Tensor) -> Value | None:
     """tensor.tolist() of a short tensor."""
     shape = value.ghost._node.meta.shape
-    if not _may_read(m, value) or any(type(size) is not int for size in shape):
+    if not may_read(m, value) or any(type(size) is not int for size in shape):
         return None
     if torch.Size(shape).numel() > _MOST_ITEMS or 0 in shape:
         return None
@@ -73,7 +73,7 @@ def _listed(m: Machine, ghost: Any) -> Value:
     return Sequence([_listed(m, part) for part in parts], list)
 
 
-def _may_read(m: Machine, value: Tensor) -> bool:
+def may_read(m: Machine, value: Tensor) -> bool:
     """Whether the graph may read numbers of a tensor of one of these dtypes."""
     if m.inner or m.modes or m.varied.plain or not m.tracer.owns(value.ghost):
         return False
@@ -149,10 +149,25 @@ def _held(m: Machine, expr: Any) -> Any:
     return None if sized else m.numbers.read[expr]
 
 
+def _computed(m: Machine, expr: Any) -> Any:
+    """The tensor with a number, which the graph makes if the number is one that it has computed."""
+    held = _held(m, expr)
+    if held is not None or kind_of(expr) != "int" or not _is_plain_trace(m):
+        return held
+    for symbol in symbols_of(expr):
+        if m.facts.symbols[symbol][0] == "data" and symbol not in m.numbers.read:
+            return None
+    return Tensor(m.tracer.run(_number_tensor, (expr,), where=m.users_line), torch.Tensor)
+
+
+def _number_tensor(number: Any) -> torch.Tensor:
+    return torch.ops.aten.scalar_tensor.default(number, dtype=torch.int64)
+
+
 def compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
     """A comparison of numbers, of which the graph reads one, as a truth value; None if torch would
     compare them otherwise than Python."""
-    sides = [one if type(one) in (int, float) else _held(m, one) for one in (left, right)]
+    sides = [one if type(one) in (int, float) else _computed(m, one) for one in (left, right)]
     kinds = {kind_of(left), kind_of(right)}
     if any(one is None for one in sides) or not _is_plain_trace(m):
         return None

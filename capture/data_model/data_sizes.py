@@ -17,7 +17,7 @@ from ...ir.errors import CannotTrace
 from ...ir.symbolic.expr import Expr
 from ...ir.trace.read_numbers import read_size
 from ..values.value import Tensor
-from .data_numbers import give_numbers, place_of
+from .data_numbers import compared, give_numbers, place_of
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -57,7 +57,7 @@ def _held(m: Machine, fn: Any, *args: Any, **kwargs: Any) -> Any:
             value = m.heap.known.setdefault(id(one), Tensor(one, torch.Tensor))
             m.heap.keep.append(one)
             m.numbers.read[symbol] = value  # type: ignore[assignment]
-            m.numbers.give = give_numbers
+            m.numbers.give, m.numbers.compare = give_numbers, compared
     return made
 
 
@@ -68,7 +68,10 @@ def _of_library(fn: Any) -> Maker:
 def _nonzero(m: Machine, input: Any, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         return _where(m, input)
-    return _held(m, torch.nonzero, input)
+    found = _held(m, torch.nonzero, input)
+    if input.dim() == 1:
+        m.rows_of[found._node] = input
+    return found
 
 
 def _columns(m: Machine, mask: Any) -> tuple[Any, ...]:

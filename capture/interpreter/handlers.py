@@ -366,12 +366,23 @@ def _jump_if_or_pop(m: Machine, f: Frame, i: Instr) -> None:
 @handles("GET_ITER")
 def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
+    if m.rows_of:
+        from ..data_model import conditional
+
+        found = conditional.rows(m, f, value)
+        if found is not None:
+            f.push(found)
+            return
     f.push(value if iteration.iterates_itself(value) else iteration.iterate(m, value))
 
 
 @handles("FOR_ITER")
 def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
     iterator = f.peek(1)
+    if m.open_bodies:
+        from ..data_model import conditional
+
+        conditional.joined(m, f, i.index)
     found = iterator if isinstance(iterator, Iterator) else outside_iterators.modelled(m, iterator)
     if found is None:
         begun = str(getattr(iterator, "source", "")).startswith(".stack")
@@ -385,6 +396,8 @@ def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
         f.pc = i.target  # type: ignore[assignment]
     else:
         f.push(item)
+        if found.kind == "rows":
+            conditional.begin_step(m, f, i, found)
 
 
 MAX_UNROLLED = 64

@@ -121,6 +121,12 @@ class Machine:
         self.asked: dict[Any, int] = {}
         self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
         self.walks_generators = True
+        # See `data_model.conditional`: bodies of loops that are being walked, places of all of them,
+        # and of those that are ordinary branches; `nonzero()` of a vector -> the vector.
+        self.open_bodies: list[Any] = []
+        self.has_bodies: set[Any] = set()
+        self.not_skipped: set[Any] = set()
+        self.rows_of: dict[Any, Any] = {}
         # branches on tensor data whose outcome the graph assumes
         self.assumed: dict[Any, bool] = {}
         # instructions counted before one that is known to break -> why (see `emit.continuations`)
@@ -139,6 +145,13 @@ class Machine:
             if not frame.code.co_filename.startswith(LIBRARY):
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
+
+    def leave_bodies(self) -> None:
+        """Begin again before a break, if it is in the body of a loop that data may skip."""
+        if self.open_bodies:
+            from ..data_model import conditional
+
+            conditional.give_up(self)
 
     def may_check(self) -> bool:
         """Whether the program may check a number after what it has done: if the check fails, Python
@@ -334,6 +347,8 @@ class Machine:
         self.numbers.read.clear()
         self.numbers.places.clear()
         self.numbers.masks.clear()
+        self.open_bodies.clear()
+        self.rows_of.clear()
         self.numbers.called.clear()
         # They name objects that the program may drop; a graph keeps its facts.
         self.facts.forget_origins()

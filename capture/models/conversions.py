@@ -19,6 +19,7 @@ from ..breaks import Break
 from ..data_model import attributes, symbolic_math, value_questions
 from ..exact_type import is_kind
 from ..operations import truth as truths
+from ..operations.c_calls import call_builtin
 from ..torch_models import calls, numpy_arrays
 from ..types import codings
 from ..types.exceptions import text as exception_text
@@ -208,6 +209,16 @@ for _fn in (
     bin, ascii, format, torch.finfo, torch.iinfo, torch.device, torch.Size,
 ):  # fmt: skip
     BUILTINS[_fn] = _constant_model(_fn)
+
+
+@models(operator.index)
+def _index(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
+        answer = value_questions.number(m, args[0], "__index__")
+        if answer is None:
+            raise Break("GB104", "index() of a tensor")
+        return answer
+    return call_builtin(m, operator.index, args, kwargs)
 
 
 @models(bool)

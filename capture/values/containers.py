@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import operator
 import sys
 import types
 from collections import OrderedDict
@@ -477,6 +478,8 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
         value.cls is torch.Size
         or getattr(value.cls, "__getitem__", None) in (list.__getitem__, tuple.__getitem__)
     ):
+        if isinstance(index, Tensor):
+            index = m.call(Obj(operator.index), [index], {})
         try:
             at = real_index(index)
         except NotConstant:

@@ -17,6 +17,7 @@ from ...ir.graph.interpreter import changes_state
 from ...ir.graph.nodes import Graph, Ref
 from ...ir.symbolic.expr import Expr, Symbol, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
+from ...ir.trace.conditional import part_begins, part_ends, placeholder
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
@@ -148,6 +149,34 @@ class Writer:
         if dead:
             self.lines.append("    del " + ", ".join(f"v{ref}" for ref in dead))
 
+    def parts(self) -> None:
+        """The lines of all calls, those of a part with a condition (`ir.trace.conditional`) in a
+        block."""
+        begun: list[tuple[int, int]] = []  # (call, line) with which a part begins
+        for position, call in enumerate(self.graph.calls):
+            if call.target is part_begins:
+                begun.append((position, len(self.lines)))
+            elif call.target is part_ends:
+                self._close(*begun.pop(), position)
+            else:
+                self.call(position)
+
+    def _close(self, begin: int, start: int, end: int) -> None:
+        inner = [f"    {line}" for line in self.lines[start:]]
+        (taken,) = self.graph.calls[begin].args
+        self.lines[start:] = [f"    if {self.number(taken)}:", *(inner or ["        pass"])]
+        calls = self.graph.calls[begin:end]
+        read = [call.results for call in calls if isinstance(call.results, Symbol)]
+        outputs = {ref.index for ref in self.graph.call_outputs}
+        before = set(refs_of([call.results for call in self.graph.calls[:begin]]))
+        before |= {*range(len(self.graph.inputs)), *self.graph.constants}
+        made = set(refs_of([call.results for call in calls])) & outputs - before
+        other = [f"        {symbol.name} = 0" for symbol in read]
+        for ref in sorted(made):
+            stands = self.named(placeholder(self.graph.values[ref].meta), "nothing")
+            other.append(f"        v{ref} = {stands}")
+        self.lines += ["    else:", *other] if other else []
+
     def check(self) -> None:
         """Check the required relations whose numbers are known by now."""
         for one in [*self.unchecked]:
@@ -197,8 +226,7 @@ def source(graph: Graph) -> tuple[str, dict[str, Any]]:
     told = [(one.left, one.right) for one in graph.required]
     writer.read_sizes([told, *((call.args, call.kwargs) for call in graph.calls)])
     writer.check()
-    for position in range(len(graph.calls)):
-        writer.call(position)
+    writer.parts()
     outputs = "".join(f"{writer.variable(ref.index)}, " for ref in graph.call_outputs)
     writer.lines.append(f"    return ({outputs})")
     body = _restoring(writer.lines) if restores else writer.lines

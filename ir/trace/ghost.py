@@ -9,6 +9,7 @@ ghosts.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any
 
@@ -24,29 +25,36 @@ from .joint_graph import CustomBackward
 class Owner:
     """The mark of a trace on its ghosts; in no reference cycle.
 
-    It has the trace's symbolic facts, and the backwards of custom functions that have run.
+    It has the trace's symbolic facts, and the backwards of custom functions that have run. `parts`:
+    for each open part of `conditional`, the number of the first memory that is made in it.
     """
 
-    __slots__ = ("custom", "facts", "withheld")
+    __slots__ = ("custom", "facts", "parts", "withheld")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.custom: list[CustomBackward] = []
         # whether one of them has given no gradient to an argument that requires one
         self.withheld = False
+        self.parts: list[int] = []
+
+
+_NUMBERS = itertools.count()
 
 
 class Store:
     """A piece of memory during a trace.
 
     It records whether the graph made the memory, whether something wrote to it since, which ghosts
-    share it, and whether a numpy array owns it in eager (then torch cannot resize it).
+    share it, and whether a numpy array owns it in eager (then torch cannot resize it). Later memory
+    has a greater number.
     """
 
-    __slots__ = ("borrowed", "fresh", "inputs", "members", "written")
+    __slots__ = ("borrowed", "fresh", "inputs", "members", "number", "written")
 
     def __init__(self, fresh: bool) -> None:
         self.fresh = fresh
+        self.number = next(_NUMBERS)
         self.borrowed = False
         self.written = False
         self.inputs: list[int] = []  # positions of the graph inputs in this memory
@@ -121,6 +129,9 @@ def beginning(ghost: Ghost) -> Ghost:
 
 def owns_its_memory(ghost: Ghost) -> bool:
     """Whether a new value may take the place of a write to the whole of a ghost: the graph made the
-    memory, no other ghost shares it, and the ghost begins where the memory does."""
-    store, offset = ghost._store, ghost._node.meta.offset
+    memory, in the same part (see `conditional`), no other ghost shares it, and the ghost begins
+    where the memory does."""
+    store, offset, parts = ghost._store, ghost._node.meta.offset, ghost._owner.parts
+    if parts and store.number < parts[-1]:
+        return False
     return store.fresh and store.only(ghost) and not from_data(offset) and offset == 0

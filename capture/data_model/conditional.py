@@ -1,0 +1,317 @@
+"""Bodies of loops that tensor data skip: `if n == 0: continue`, `for i in mask.nonzero(): ...`.
+
+A branch on tensor data in a loop would need a graph for each combination of outcomes. Where one way
+only goes on with the loop, and the other one changes nothing but memory of the graph until it does,
+both are one graph: a part that runs only if the number is not zero (`ir.trace.conditional`). So a
+loop over the rows of `nonzero()` of a vector is a loop over the positions of the vector, of which
+each step is such a part; the position is a constant there, for example of a list of modules.
+
+`begin` opens a body at a jump, `begin_step` at a step of a loop; the next step closes it (`joined`).
+If the walk breaks or ends before, or if the body did something else, the walk begins again, and the
+branch is an ordinary one (`Machine.not_skipped`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...ir.dataclass import dataclass
+from ...ir.symbolic.expr import Symbol
+from ...ir.trace import conditional
+from ..breaks import Restart
+from ..bytecode.branches import place_of
+from ..bytecode.decoder import Instr
+from ..bytecode.liveness import WRITES, live_locals
+from ..values.frames import Frame
+from ..values.value import Array, Const, Iterator, Tensor, Value
+from . import data_numbers
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+aten = torch.ops.aten
+_MOST_ROWS = 64
+
+
+@dataclass(slots=True, eq=False)
+class Open:
+    """A body, or (without `state`) a loop over rows. `head`: the loop's first instruction; `row`: the
+    row that a body is for."""
+
+    frame: Frame
+    head: int
+    place: tuple[int, int]
+    state: Any = None
+    row: Any = None
+
+
+# -- branches
+
+
+def begin(m: Machine, frame: Frame, jump: Instr, tensor: Tensor) -> bool | None:
+    """The outcome to go on with, if the other one only goes on with the loop around it."""
+    place = place_of(frame.code, jump)
+    if jump.target is None or place in m.not_skipped or not _may_begin(m, frame):
+        return None
+    for skips, at in ((jump.arg == "true", jump.target), (jump.arg != "true", jump.index + 1)):
+        head = _loop_of(frame, jump, at)
+        if head is not None and frame.stack and isinstance(frame.stack[-1], Iterator):
+            return _begun(m, frame, head, place, tensor.ghost, skips)
+    return None
+
+
+def _begun(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, skips: bool) -> bool | None:
+    if skips:
+        ghost = m.tracer.run(torch.logical_not, (ghost,), where=m.users_line)
+    elif ghost.dtype is not torch.bool:
+        ghost = m.tracer.run(data_numbers.is_not_zero, (ghost,), where=m.users_line)
+    begins = _open(m, frame, head, place, ghost, len(frame.stack))
+    return not skips if begins else None
+
+
+def _loop_of(frame: Frame, jump: Instr, at: int) -> int | None:
+    """The head of the loop around a jump, if nothing comes before it at an instruction."""
+    instrs = frame.decoded.instrs
+    for _ in range(4):
+        instr = instrs[at]
+        if instr.op == "FOR_ITER":
+            inside = instr.target is not None and at < jump.index < instr.target
+            return at if inside else None
+        if instr.op != "JUMP" or instr.target is None:
+            return None
+        at = instr.target
+    return None
+
+
+def _may_begin(m: Machine, frame: Frame) -> bool:
+    if (
+        frame.decoded.is_generator
+        or m.inner
+        or m.modes
+        or m.varied.plain
+        or m.differentiating
+        or m.tracer is not m.root_tracer
+    ):
+        return False
+    grad = torch.is_grad_enabled() or m.tracer.needs_grad
+    # A cast that autocast keeps would be made in a body and used after it.
+    casts = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
+    return not (grad or casts or m.tracer.regions is not None)
+
+
+def _open(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, depth: int) -> bool:
+    """Begin a part that runs if this bool tensor of one element holds."""
+    if not data_numbers.may_read(m, Tensor(ghost, torch.Tensor)):
+        return False
+    symbol = m.facts.form(data_numbers.truth(m, ghost).expr)  # type: ignore[attr-defined]
+    if not isinstance(symbol, Symbol):
+        return False
+    m.open_bodies.append(Open(frame, head, place, _State(m, frame, head, depth)))
+    conditional.begin(m.tracer, symbol, m.users_line)
+    return True
+
+
+def joined(m: Machine, frame: Frame, head: int) -> None:
+    """Close the bodies that end where a loop goes on."""
+    while m.open_bodies and m.open_bodies[-1].state is not None:
+        one = m.open_bodies[-1]
+        if one.frame is not frame or one.head != head:
+            if any(o.frame is frame and o.head == head and o.state for o in m.open_bodies):
+                give_up(m)
+            return
+        written = one.row is not None and _is_written(one.row)
+        if written or not one.state.is_kept(m):
+            give_up(m)
+        m.open_bodies.pop()
+        m.numbers.places, m.numbers.masks = one.state.numbers
+        m.activity += 1
+        m.has_bodies.add(one.place)
+        conditional.end(m.tracer, m.users_line)
+
+
+def give_up(m: Machine) -> None:
+    """Begin again with the open bodies as ordinary branches."""
+    m.not_skipped.update(one.place for one in m.open_bodies)
+    m.stops.clear()
+    raise Restart
+
+
+def check(m: Machine, outputs: list[Tensor]) -> None:
+    """Begin again if a body has an effect outside of it, or a gradient is needed after all."""
+    if m.open_bodies:
+        give_up(m)
+    if not m.has_bodies:
+        return
+    origins = m.facts.symbols
+    read = {s: o[1]._node for s, o in origins.items() if o[0] == "data"}
+    _, nodes = m.root_tracer.values()
+    results = [value.ghost._node for value in outputs]
+    if m.root_tracer.needs_grad or not conditional.is_apart(nodes, results, read):
+        m.not_skipped.update(m.has_bodies)
+        m.stops.clear()
+        raise Restart
+
+
+class _State:
+    """What a body must leave as it is: the values of the frames, and what they contain."""
+
+    def __init__(self, m: Machine, frame: Frame, head: int, depth: int) -> None:
+        self.frame = frame
+        self.stacks = [list(map(id, one.stack)) for one in m.frames]
+        self.stacks[-1] = self.stacks[-1][:depth]
+        self.contents: dict[int, tuple[Value, Any]] = {}
+        self.numbers = dict(m.numbers.places), dict(m.numbers.masks)
+        self.done = _done(m)
+        end = frame.decoded.instrs[head].target
+        inside = frame.decoded.instrs[head + 1 : end]
+        stored = {one.arg for one in inside if one.op in WRITES}
+        live = live_locals(frame.decoded, head) & stored
+        self.locals = {name: frame.locals.get(name) for name in live}
+        roots = [*_values(m), *[v for one in m.frames for v in [*one.stack, *one.cells.values()]]]
+        for one in m.frames:
+            roots += dict.values(one.locals)
+        self._add(roots)
+
+    def _add(self, pending: list[Any]) -> None:
+        while pending:
+            value = pending.pop()
+            if not isinstance(value, Value) or id(value) in self.contents:
+                continue
+            parts = _parts(value)
+            self.contents[id(value)] = value, _identity(value, parts)
+            pending += _nested(parts)
+
+    def is_kept(self, m: Machine) -> bool:
+        if self.stacks != [list(map(id, one.stack)) for one in m.frames]:
+            return False
+        if any(self.frame.locals.get(name) is not value for name, value in self.locals.items()):
+            return False
+        if self.done != _done(m) or any(
+            isinstance(one, Array) for one, _ in self.contents.values()
+        ):
+            return False
+        return all(
+            _is_read_only(value) or _identity(value, _parts(value)) == before
+            for value, before in self.contents.values()
+        )
+
+
+def _values(m: Machine) -> list[Any]:
+    heap = m.heap
+    stored = [v for names in heap.overlay.values() for v in names.values()]
+    held = [*heap.overlay, *heap.storages.values(), *heap.dicts.values(), *heap.globals.values()]
+    return [*stored, *held, *heap.variables.values(), *m.handling.stack]
+
+
+def _done(m: Machine) -> Any:
+    """Counts and contents of what the frame has done so far."""
+    heap, journal = m.heap, m.journal
+    overlay = [(id(k), [(n, id(v)) for n, v in names.items()]) for k, names in heap.overlay.items()]
+    lists = (journal.effects, journal.cleared, journal.gone, journal.unhooked, journal.shown)
+    kept = (heap.data, heap.variables, heap.leaves, heap.shared, heap.cached, heap.recordings)
+    stored = [(key, id(value)) for key, value in heap.globals.items()]
+    others = (journal.clocks, m.contexts, m.numbers.called)
+    counts = [len(one) for one in (*lists, *kept, *others)]  # type: ignore[arg-type]
+    return overlay, stored, counts, len(m.handling.stack), torch.is_grad_enabled()
+
+
+def _is_read_only(value: Value) -> bool:
+    """Whether a change of it would be an effect: what was there before, until the frame writes it."""
+    return value.source is not None and not getattr(value, "changed", False)
+
+
+def _parts(value: Value) -> list[Any]:
+    names = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
+    parts = [getattr(value, name, None) for name in names]
+    if isinstance(value, Tensor):
+        parts += [value.ghost._node, value.ghost._store]
+    return parts
+
+
+def _nested(parts: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for part in parts:
+        if isinstance(part, (list, tuple, set, frozenset)):
+            found += _nested(list(part))
+        elif isinstance(part, dict):
+            found += _nested([*part.keys(), *part.values()])
+        else:
+            found.append(part)
+    return found
+
+
+def _identity(value: Value, parts: list[Any]) -> Any:
+    return None if isinstance(value, Const) else [_identities(part) for part in parts]
+
+
+def _identities(part: Any) -> Any:
+    if isinstance(part, (list, tuple)):
+        return [_identities(one) for one in part]
+    if isinstance(part, dict):
+        return [(_identities(key), _identities(one)) for key, one in part.items()]
+    if isinstance(part, (bool, int, str)):
+        return part
+    return id(part)
+
+
+# -- loops over the rows of `nonzero`
+
+
+def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
+    """An iterator over the positions of a vector whose `nonzero()` this is, for a `for` loop."""
+    if not isinstance(value, Tensor) or frame.decoded.instrs[frame.pc].op != "FOR_ITER":
+        return None
+    head = frame.decoded.instrs[frame.pc]
+    place = place_of(frame.code, head)
+    node = value.ghost._node
+    if node.op != "call" or node.target is not aten.nonzero.default or not _may_begin(m, frame):
+        return None
+    vector = node.args[0].meta.shape
+    if place in m.not_skipped or len(vector) != 1 or type(vector[0]) is not int:
+        return None
+    ghost = m.rows_of.get(node)
+    if ghost is None or not 0 < vector[0] <= _MOST_ROWS:
+        return None
+    if ghost._node is not node.args[0] or _is_written(value.ghost, ghost):
+        return None
+    m.open_bodies.append(Open(frame, head.index, place))
+    m.has_bodies.add(place)
+
+    def step(made: Iterator) -> Value | None:
+        at = made.parts[1]
+        if at >= vector[0]:
+            m.open_bodies.pop()
+            return None
+        if _is_written(value.ghost, ghost):
+            give_up(m)
+        made.parts[1] = at + 1
+        row = m.tracer.run(_row, (at, ghost.device), where=m.users_line)
+        m.heap.keep.append(row)
+        found = m.heap.known[id(row)] = Tensor(row, torch.Tensor)
+        return found
+
+    return Iterator("rows", [ghost, 0], step)
+
+
+def _is_written(*ghosts: Any) -> bool:
+    return any(one._store.written for one in ghosts)
+
+
+def _row(at: int, device: Any) -> torch.Tensor:
+    return torch.full((1,), at, dtype=torch.int64, device=device)
+
+
+def begin_step(m: Machine, frame: Frame, head: Instr, iterator: Iterator) -> None:
+    """Begin the body of a step of such a loop."""
+    ghost, after = iterator.parts
+    chosen = m.tracer.run(_chosen, (ghost, after - 1), where=m.users_line)
+    place, depth = place_of(frame.code, head), len(frame.stack) - 1
+    if not _open(m, frame, head.index, place, chosen, depth):
+        give_up(m)
+    m.open_bodies[-1].row = frame.peek(1).ghost  # type: ignore[attr-defined]
+
+
+def _chosen(vector: torch.Tensor, at: int) -> torch.Tensor:
+    return vector[at] != 0

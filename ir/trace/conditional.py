@@ -1,0 +1,91 @@
+"""Parts of a graph that run only if a number which the graph reads is not zero.
+
+`begin(tracer, taken)` and `end(tracer)` mark the nodes and calls between them. They are the body of
+a branch of the program whose two ways meet again (`capture.data_model.conditional`): no value of
+theirs is used behind it, and all that is left of them are writes to memory that the graph has made
+before. So in a part a write to such memory stays a write (`ghost.owns_its_memory`).
+`codegen.read_parts` makes programs of their own of the nodes between two marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..graph.effects import is_fresh, uses, writes
+from ..graph.nodes import Call, Node
+from ..graph.opdef import OPS, OpDef
+from ..graph.schema import OURS
+from ..location import Location
+from ..symbolic.expr import Symbol, symbols_of
+from .ghost import Store
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+# The operators live as long as this object.
+_LIBRARY = torch.library.Library(OURS, "FRAGMENT")
+_LIBRARY.define("only_if(SymInt taken) -> ()")
+_LIBRARY.define("end_only_if() -> ()")
+only_if = torch.ops.graftjit.only_if.default
+end_only_if = torch.ops.graftjit.end_only_if.default
+OPS[str(only_if)] = OpDef(str(only_if), "check", lambda op, taken: None)
+OPS[str(end_only_if)] = OpDef(str(end_only_if), "check", lambda op: None)
+
+
+def part_begins(taken: int) -> None:
+    """The calls up to `part_ends` run if the number is not zero."""
+
+
+def part_ends() -> None:
+    """The end of what the last `part_begins` that has none yet decides about."""
+
+
+def begin(tracer: Tracer, taken: Symbol, where: Location | None) -> None:
+    """Begin a part that runs if `taken` is not zero."""
+    recorder = tracer._recorder
+    recorder.owner.parts.append(Store(fresh=True).number)
+    recorder.nodes.append(Node("call", only_if, (taken,), name=f"part_{len(recorder.nodes)}"))
+    tracer._calls.append(Call(part_begins, (taken,), {}, None, where))
+
+
+def end(tracer: Tracer, where: Location | None) -> None:
+    """End the innermost part."""
+    recorder = tracer._recorder
+    recorder.owner.parts.pop()
+    recorder.nodes.append(Node("call", end_only_if, name=f"part_{len(recorder.nodes)}"))
+    tracer._calls.append(Call(part_ends, (), {}, None, where))
+
+
+def is_apart(nodes: Sequence[Node], outputs: Sequence[Node], read: dict[Symbol, Node]) -> bool:
+    """Whether the parts of a trace leave nothing behind but writes to the graph's own memory.
+
+    `read`: for each number that the graph reads the tensor that holds it, which is an output for the
+    sake of the program alone.
+    """
+    inside: list[set[Node]] = []
+    gone: set[Node] = set()
+    numbers: set[Symbol] = set()  # those that are read in a part that is over
+    for node in nodes:
+        if node.target is end_only_if:
+            gone |= inside.pop()
+            numbers = {symbol for symbol, held in read.items() if held in gone}
+            continue
+        if not gone.isdisjoint(uses(node)):
+            return False
+        if numbers and not numbers.isdisjoint(symbols_of([node.meta, node.args, node.kwargs])):
+            return False
+        if node.target is only_if:
+            inside.append(set())
+        elif inside and node.op != "constant":
+            if not all(map(is_fresh, writes(node))):
+                return False
+            inside[-1].add(node)
+    return not inside and gone.isdisjoint(set(outputs) - set(read.values()))
+
+
+def placeholder(meta: Any) -> torch.Tensor:
+    """What stands for the tensor of a number that was not read."""
+    return torch.empty((0,) * len(meta.shape), dtype=meta.dtype, device=meta.device)
