@@ -52,7 +52,7 @@ from .breaks import (
 from .bytecode.assembler import Assembler
 from .bytecode.branches import note_side
 from .bytecode.decoder import argument_names, decode
-from .data_model import frame_inspection
+from .data_model import conditional, frame_inspection
 from .emit.break_state import made_here, with_handlers, with_method
 from .emit.continuations import continuation, level
 from .emit.emitter import Emitter
@@ -175,9 +175,7 @@ def capture(
         except (RecursionError, MemoryError) as error:
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
         except (PlainFrame, Break) as stop:
-            if attempt.machine.open_bodies:
-                known.not_skipped.update(one.place for one in attempt.machine.open_bodies)
-                known.stops.clear()
+            if conditional.forget(attempt.machine):
                 continue
             # A Break here: something alive cannot be rebuilt.
             if attempt.inside:
@@ -300,7 +298,7 @@ class _Attempt:
                 return self._broken(found, self.forced[found])
             return self._returned(found)
         except BreaksInside as breaks:
-            m.leave_bodies()
+            conditional.leave(m)
             self.inside = True
             return self._broken(m.root_index, breaks.stop, breaks.frames[1:])
         finally:
@@ -345,7 +343,7 @@ class _Attempt:
                 self.forced[m.root_index] = Break("GB139", reason, m.where)
                 raise Restart
             if instr.index in self.forced:
-                m.leave_bodies()
+                conditional.leave(m)
                 m.where = instr.where
                 m.guard_all(self.forced[instr.index].guards)
                 return instr.index
@@ -367,7 +365,7 @@ class _Attempt:
             except Break as stop:
                 if isinstance(stop, Thrown) and m.catch(f, instr, stop):
                     continue
-                m.leave_bodies()
+                conditional.leave(m)
                 if stop.where is None:
                     stop.where = instr.where
                 if isinstance(stop, LooksAtFrame) and not stop.inlined:
@@ -486,10 +484,7 @@ class _Attempt:
     def _finish(self, outputs: list[Tensor]) -> Graph | None:
         backward.check_own_leaves(self.machine, outputs)
         self.machine.numbers.give(self.machine, outputs)
-        if self.machine.has_bodies or self.machine.open_bodies:
-            from .data_model import conditional
-
-            conditional.check(self.machine, outputs)
+        conditional.check(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
         for ghost, version, index in self.machine.journal.shown:

@@ -22,6 +22,7 @@ from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.defer_writes import held_numbers
 from ..ir.symbolic.expr import Symbol, symbols_of
 from ..ir.trace.conditional import end_only_if, only_if, placeholder
+from .equal_parts import text_of
 from .programs.compiled import Compiled
 from .programs.replay import Writer
 
@@ -29,8 +30,8 @@ from .programs.replay import Writer
 @dataclass(slots=True)
 class Part:
     """One program. `takes`: the values of its inputs, which are inputs of the whole graph or values
-    of an earlier part; `gives`: the values that later parts take or read; `when`: it runs if none of
-    these numbers is zero (see `ir.trace.conditional`)."""
+    of an earlier part; `gives`: the values that later parts take or read; `when`: it runs if none
+    of these numbers is zero (see `ir.trace.conditional`)."""
 
     graph: Graph
     takes: list[Node]
@@ -216,10 +217,10 @@ def _together(positions: Sequence[int], groups: Sequence[tuple[int, ...]]) -> se
 def compiled(graph: Graph, compile_part: Callable[[Graph], Compiled]) -> Compiled:
     """The graph as one program over those of its parts."""
     parts = divided(graph)
-    made = [compile_part(part.graph) for part in parts]
+    made, new = _compiled_once(parts, compile_part)
     program = _program(graph, parts, [one.program for one in made])
     timings: dict[str, float] = {}
-    for one in made:
+    for one in new:
         for name, seconds in one.timings.items():
             timings[name] = timings.get(name, 0.0) + seconds
     steps = [
@@ -233,11 +234,25 @@ def compiled(graph: Graph, compile_part: Callable[[Graph], Compiled]) -> Compile
         "fused",
         kernels=tuple([kernel for one in made for kernel in one.kernels]),
         library=sum(one.library for one in made),
-        distinct=sum(one.distinct for one in made),
+        distinct=sum(one.distinct for one in new),
         timings=timings,
         steps=tuple(steps),
-        source="\n".join([one.source for one in made if one.source]),
+        source="\n".join([one.source for one in new if one.source]),
     )
+
+
+def _compiled_once(
+    parts: Sequence[Part], compile_part: Callable[[Graph], Compiled]
+) -> tuple[list[Compiled], list[Compiled]]:
+    """The programs of all parts, and each of them once: equal parts share theirs."""
+    known: dict[Any, Compiled] = {}
+    made = []
+    for part in parts:
+        key: Any = text_of(part.graph) or id(part)
+        if key not in known:
+            known[key] = compile_part(part.graph)
+        made.append(known[key])
+    return made, list(known.values())
 
 
 class _Block:

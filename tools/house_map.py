@@ -51,6 +51,7 @@ STACKS: dict[str, tuple[str, ...]] = {
             "joint_plan",
             "segments",
             "second_order",
+            "equal_parts",
             "read_parts",
             "output_views",
             "training",

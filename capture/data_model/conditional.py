@@ -6,14 +6,14 @@ both are one graph: a part that runs only if the number is not zero (`ir.trace.c
 loop over the rows of `nonzero()` of a vector is a loop over the positions of the vector, of which
 each step is such a part; the position is a constant there, for example of a list of modules.
 
-`begin` opens a body at a jump, `begin_step` at a step of a loop; the next step closes it (`joined`).
-If the walk breaks or ends before, or if the body did something else, the walk begins again, and the
+`begin` opens a body at a jump, `begin_step` at a step of a loop; the next step closes it
+(`joined`). If the walk breaks or ends before, or if the body did something else, the walk begins again, and the
 branch is an ordinary one (`Machine.not_skipped`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -26,7 +26,7 @@ from ..bytecode.decoder import Instr
 from ..bytecode.liveness import WRITES, live_locals
 from ..values.frames import Frame
 from ..values.value import Array, Const, Iterator, Tensor, Value
-from . import data_numbers
+from .value_questions import data_numbers
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -37,8 +37,10 @@ _MOST_ROWS = 64
 
 @dataclass(slots=True, eq=False)
 class Open:
-    """A body, or (without `state`) a loop over rows. `head`: the loop's first instruction; `row`: the
-    row that a body is for."""
+    """A body, or (without `state`) a loop over rows.
+
+    `head`: the loop's first instruction; `row`: the row that a body is for.
+    """
 
     frame: Frame
     head: int
@@ -66,7 +68,7 @@ def _begun(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, skips: b
     if skips:
         ghost = m.tracer.run(torch.logical_not, (ghost,), where=m.users_line)
     elif ghost.dtype is not torch.bool:
-        ghost = m.tracer.run(data_numbers.is_not_zero, (ghost,), where=m.users_line)
+        ghost = m.tracer.run(data_numbers().is_not_zero, (ghost,), where=m.users_line)
     begins = _open(m, frame, head, place, ghost, len(frame.stack))
     return not skips if begins else None
 
@@ -103,9 +105,9 @@ def _may_begin(m: Machine, frame: Frame) -> bool:
 
 def _open(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, depth: int) -> bool:
     """Begin a part that runs if this bool tensor of one element holds."""
-    if not data_numbers.may_read(m, Tensor(ghost, torch.Tensor)):
+    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)):
         return False
-    symbol = m.facts.form(data_numbers.truth(m, ghost).expr)  # type: ignore[attr-defined]
+    symbol = m.facts.form(data_numbers().truth(m, ghost).expr)  # type: ignore[attr-defined]
     if not isinstance(symbol, Symbol):
         return False
     m.open_bodies.append(Open(frame, head, place, _State(m, frame, head, depth)))
@@ -131,17 +133,29 @@ def joined(m: Machine, frame: Frame, head: int) -> None:
         conditional.end(m.tracer, m.users_line)
 
 
-def give_up(m: Machine) -> None:
-    """Begin again with the open bodies as ordinary branches."""
+def forget(m: Machine) -> bool:
+    """Make ordinary branches of the open bodies in the next walk; whether there are some."""
     m.not_skipped.update(one.place for one in m.open_bodies)
-    m.stops.clear()
+    if m.open_bodies:
+        m.stops.clear()
+    return bool(m.open_bodies)
+
+
+def leave(m: Machine) -> None:
+    """Begin again before a break, if it is in a body."""
+    if m.open_bodies:
+        give_up(m)
+
+
+def give_up(m: Machine) -> NoReturn:
+    """Begin again with the open bodies as ordinary branches."""
+    forget(m)
     raise Restart
 
 
 def check(m: Machine, outputs: list[Tensor]) -> None:
     """Begin again if a body has an effect outside of it, or a gradient is needed after all."""
-    if m.open_bodies:
-        give_up(m)
+    leave(m)
     if not m.has_bodies:
         return
     origins = m.facts.symbols
@@ -218,7 +232,8 @@ def _done(m: Machine) -> Any:
 
 
 def _is_read_only(value: Value) -> bool:
-    """Whether a change of it would be an effect: what was there before, until the frame writes it."""
+    """Whether a change of it would be an effect: it was there before the frame, which has not
+    written to it."""
     return value.source is not None and not getattr(value, "changed", False)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..bytecode.decoder import Instr
-from ..data_model import attribute_stores, attributes, iteration, outside_iterators
+from ..data_model import attribute_stores, attributes, conditional, iteration, outside_iterators
 from ..operations import calls, operators, truth
 from ..torch_models import context_managers
 from ..types import container_methods, container_subclasses
@@ -366,13 +366,9 @@ def _jump_if_or_pop(m: Machine, f: Frame, i: Instr) -> None:
 @handles("GET_ITER")
 def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
     value = f.pop()
-    if m.rows_of:
-        from ..data_model import conditional
-
-        found = conditional.rows(m, f, value)
-        if found is not None:
-            f.push(found)
-            return
+    if m.rows_of and (found := conditional.rows(m, f, value)) is not None:
+        f.push(found)
+        return
     f.push(value if iteration.iterates_itself(value) else iteration.iterate(m, value))
 
 
@@ -380,8 +376,6 @@ def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
 def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
     iterator = f.peek(1)
     if m.open_bodies:
-        from ..data_model import conditional
-
         conditional.joined(m, f, i.index)
     found = iterator if isinstance(iterator, Iterator) else outside_iterators.modelled(m, iterator)
     if found is None:

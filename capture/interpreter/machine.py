@@ -121,8 +121,8 @@ class Machine:
         self.asked: dict[Any, int] = {}
         self.questions = self.count = self.activity = 0  # `questions`: answered before the graph
         self.walks_generators = True
-        # See `data_model.conditional`: bodies of loops that are being walked, places of all of them,
-        # and of those that are ordinary branches; `nonzero()` of a vector -> the vector.
+        # See `data_model.conditional`: bodies of loops that are being walked, places of all of
+        # them, and of those that are ordinary branches; `nonzero()` of a vector -> the vector.
         self.open_bodies: list[Any] = []
         self.has_bodies: set[Any] = set()
         self.not_skipped: set[Any] = set()
@@ -145,13 +145,6 @@ class Machine:
             if not frame.code.co_filename.startswith(LIBRARY):
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
-
-    def leave_bodies(self) -> None:
-        """Begin again before a break, if it is in the body of a loop that data may skip."""
-        if self.open_bodies:
-            from ..data_model import conditional
-
-            conditional.give_up(self)
 
     def may_check(self) -> bool:
         """Whether the program may check a number after what it has done: if the check fails, Python

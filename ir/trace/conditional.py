@@ -62,8 +62,8 @@ def end(tracer: Tracer, where: Location | None) -> None:
 def is_apart(nodes: Sequence[Node], outputs: Sequence[Node], read: dict[Symbol, Node]) -> bool:
     """Whether the parts of a trace leave nothing behind but writes to the graph's own memory.
 
-    `read`: for each number that the graph reads the tensor that holds it, which is an output for the
-    sake of the program alone.
+    `read`: for each number that the graph reads the tensor that holds it, which is an output for
+    the sake of the program alone.
     """
     inside: list[set[Node]] = []
     gone: set[Node] = set()
