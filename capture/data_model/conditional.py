@@ -31,8 +31,8 @@ from .value_questions import data_numbers
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-aten = torch.ops.aten
-_MOST_ROWS = 64
+# Of one loop, and of all loops of a walk: each step is compiled for itself.
+_MOST_ROWS, _MOST_STEPS = 64, 512
 
 
 @dataclass(slots=True, eq=False)
@@ -69,8 +69,10 @@ def _begun(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, skips: b
         ghost = m.tracer.run(torch.logical_not, (ghost,), where=m.users_line)
     elif ghost.dtype is not torch.bool:
         ghost = m.tracer.run(data_numbers().is_not_zero, (ghost,), where=m.users_line)
-    begins = _open(m, frame, head, place, ghost, len(frame.stack))
-    return not skips if begins else None
+    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)):
+        return None
+    taken = data_numbers().truth(m, ghost)
+    return not skips if _open(m, frame, head, place, taken, len(frame.stack)) else None
 
 
 def _loop_of(frame: Frame, jump: Instr, at: int) -> int | None:
@@ -103,11 +105,9 @@ def _may_begin(m: Machine, frame: Frame) -> bool:
     return not (grad or casts or m.tracer.regions is not None)
 
 
-def _open(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, depth: int) -> bool:
-    """Begin a part that runs if this bool tensor of one element holds."""
-    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)):
-        return False
-    symbol = m.facts.form(data_numbers().truth(m, ghost).expr)  # type: ignore[attr-defined]
+def _open(m: Machine, frame: Frame, head: int, place: Any, taken: Any, depth: int) -> bool:
+    """Begin a part that runs if this truth value of the graph holds."""
+    symbol = m.facts.form(taken.expr)
     if not isinstance(symbol, Symbol):
         return False
     m.open_bodies.append(Open(frame, head, place, _State(m, frame, head, depth)))
@@ -238,6 +238,8 @@ def _is_read_only(value: Value) -> bool:
 
 
 def _parts(value: Value) -> list[Any]:
+    if isinstance(value, Const):  # a read of a number may bind the entry to it
+        return []
     names = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
     parts = [getattr(value, name, None) for name in names]
     if isinstance(value, Tensor):
@@ -258,7 +260,7 @@ def _nested(parts: list[Any]) -> list[Any]:
 
 
 def _identity(value: Value, parts: list[Any]) -> Any:
-    return None if isinstance(value, Const) else [_identities(part) for part in parts]
+    return [_identities(part) for part in parts]
 
 
 def _identities(part: Any) -> Any:
@@ -280,53 +282,69 @@ def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
         return None
     head = frame.decoded.instrs[frame.pc]
     place = place_of(frame.code, head)
-    node = value.ghost._node
-    if node.op != "call" or node.target is not aten.nonzero.default or not _may_begin(m, frame):
+    node, vector = value.ghost._node, m.rows_of.get(value.ghost._node)
+    if vector is None or place in m.not_skipped or not _may_begin(m, frame):
         return None
-    vector = node.args[0].meta.shape
-    if place in m.not_skipped or len(vector) != 1 or type(vector[0]) is not int:
+    (length,) = vector._node.meta.shape
+    if type(length) is not int or not 0 < length <= min(_MOST_ROWS, _MOST_STEPS - m.row_steps):
         return None
-    ghost = m.rows_of.get(node)
-    if ghost is None or not 0 < vector[0] <= _MOST_ROWS:
+    if vector._node is not node.args[0] or _is_written(value.ghost, vector):
         return None
-    if ghost._node is not node.args[0] or _is_written(value.ghost, ghost):
+    made = _steps(m, vector, length)
+    if made is None:
         return None
     m.open_bodies.append(Open(frame, head.index, place))
     m.has_bodies.add(place)
+    m.row_steps += length
+    positions, chosen = made
 
     def step(made: Iterator) -> Value | None:
         at = made.parts[1]
-        if at >= vector[0]:
+        if at >= length:
             m.open_bodies.pop()
             return None
-        if _is_written(value.ghost, ghost):
+        if _is_written(value.ghost, vector):
             give_up(m)
         made.parts[1] = at + 1
-        row = m.tracer.run(_row, (at, ghost.device), where=m.users_line)
-        m.heap.keep.append(row)
-        found = m.heap.known[id(row)] = Tensor(row, torch.Tensor)
-        return found
+        return positions[at]
 
-    return Iterator("rows", [ghost, 0], step)
+    return Iterator("rows", [chosen, 0], step)
+
+
+def _steps(m: Machine, vector: Any, length: int) -> tuple[list[Tensor], list[Value]] | None:
+    """For each position its row of `nonzero()`, and whether there is such a row.
+
+    All of them are computed before the first step: what is copied from a GPU is copied once.
+    """
+    flags = m.tracer.run(_flags, (vector,), where=m.users_line)
+    if not data_numbers().may_read(m, Tensor(flags[0], torch.Tensor)):
+        return None
+    rows = m.tracer.run(_rows, (length, vector.device), where=m.users_line)
+    positions = []
+    for row in rows:
+        m.heap.keep.append(row)
+        made = m.heap.known[id(row)] = Tensor(row, torch.Tensor)
+        m.positions[row._node] = len(positions)
+        positions.append(made)
+    return positions, [data_numbers().truth(m, flag) for flag in flags]
+
+
+def _flags(vector: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (vector.detach() != 0).cpu().unbind(0)
+
+
+def _rows(length: int, device: Any) -> list[torch.Tensor]:
+    return [torch.full((1,), at, dtype=torch.int64, device=device) for at in range(length)]
 
 
 def _is_written(*ghosts: Any) -> bool:
     return any(one._store.written for one in ghosts)
 
 
-def _row(at: int, device: Any) -> torch.Tensor:
-    return torch.full((1,), at, dtype=torch.int64, device=device)
-
-
 def begin_step(m: Machine, frame: Frame, head: Instr, iterator: Iterator) -> None:
     """Begin the body of a step of such a loop."""
-    ghost, after = iterator.parts
-    chosen = m.tracer.run(_chosen, (ghost, after - 1), where=m.users_line)
+    chosen, after = iterator.parts
     place, depth = place_of(frame.code, head), len(frame.stack) - 1
-    if not _open(m, frame, head.index, place, chosen, depth):
+    if not _open(m, frame, head.index, place, chosen[after - 1], depth):
         give_up(m)
     m.open_bodies[-1].row = frame.peek(1).ghost  # type: ignore[attr-defined]
-
-
-def _chosen(vector: torch.Tensor, at: int) -> torch.Tensor:
-    return vector[at] != 0

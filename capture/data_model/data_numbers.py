@@ -51,7 +51,7 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
         return symbolic_math.called(m, int, [_read(m, ghost)])
     if name == "__float__":
         return symbolic_math.called(m, float, [_read(m, ghost)])
-    if name == "__index__" and ghost.dtype in _WHOLE:
+    if name == "__index__" and ghost.dim() == 0 and ghost.dtype in _WHOLE:
         return _read(m, ghost)
     return None
 

@@ -72,7 +72,8 @@ def number(m: Machine, value: Value, name: str) -> Value | None:
     if value.ghost.requires_grad or isinstance(found, complex):
         return None  # torch warns or raises
     if name == "__index__":
-        return None if isinstance(found, float) else Const(int(found))
+        whole = not isinstance(found, float) and value.ghost.dim() == 0
+        return Const(int(found)) if whole else None
     try:
         return Const(int(found) if name == "__int__" else float(found))
     except (OverflowError, ValueError):  # int(nan)

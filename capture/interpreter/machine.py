@@ -127,6 +127,8 @@ class Machine:
         self.has_bodies: set[Any] = set()
         self.not_skipped: set[Any] = set()
         self.rows_of: dict[Any, Any] = {}
+        self.row_steps = 0  # steps of loops over such rows
+        self.positions: dict[Any, int] = {}  # those rows -> their number
         # branches on tensor data whose outcome the graph assumes
         self.assumed: dict[Any, bool] = {}
         # instructions counted before one that is known to break -> why (see `emit.continuations`)
@@ -145,6 +147,13 @@ class Machine:
             if not frame.code.co_filename.startswith(LIBRARY):
                 return frame.decoded.instrs[frame.pc - 1].where  # its call
         return self.where
+
+    def position(self, value: Value) -> Value | None:
+        """The number that a row of `nonzero()` of a vector holds, in a loop over such rows."""
+        if not isinstance(value, Tensor) or value.ghost._store.written:
+            return None
+        known = self.positions.get(value.ghost._node)
+        return None if known is None else Const(known)
 
     def may_check(self) -> bool:
         """Whether the program may check a number after what it has done: if the check fails, Python
@@ -342,6 +351,7 @@ class Machine:
         self.numbers.masks.clear()
         self.open_bodies.clear()
         self.rows_of.clear()
+        self.positions.clear()
         self.numbers.called.clear()
         # They name objects that the program may drop; a graph keeps its facts.
         self.facts.forget_origins()

@@ -213,12 +213,8 @@ for _fn in (
 
 @models(operator.index)
 def _index(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    if len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
-        answer = value_questions.number(m, args[0], "__index__")
-        if answer is None:
-            raise Break("GB104", "index() of a tensor")
-        return answer
-    return call_builtin(m, operator.index, args, kwargs)
+    position = m.position(args[0]) if len(args) == 1 and not kwargs else None
+    return position or call_builtin(m, operator.index, args, kwargs)
 
 
 @models(bool)

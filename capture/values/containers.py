@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import inspect
-import operator
 import sys
 import types
 from collections import OrderedDict
@@ -478,10 +477,8 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
         value.cls is torch.Size
         or getattr(value.cls, "__getitem__", None) in (list.__getitem__, tuple.__getitem__)
     ):
-        if isinstance(index, Tensor):
-            index = m.call(Obj(operator.index), [index], {})
         try:
-            at = real_index(index)
+            at = real_index(m.position(index) or index)
         except NotConstant:
             raise Break("GB121", "a list indexed by something that is not a constant") from None
         if isinstance(at, slice):
