@@ -193,6 +193,8 @@ class _State:
             value = pending.pop()
             if not isinstance(value, Value) or id(value) in self.contents:
                 continue
+            if _is_read_only(value):  # what it contains was there before, too
+                continue
             parts = _parts(value)
             self.contents[id(value)] = value, _identity(value, parts)
             pending += _nested(parts)
@@ -207,8 +209,7 @@ class _State:
         ):
             return False
         return all(
-            _is_read_only(value) or _identity(value, _parts(value)) == before
-            for value, before in self.contents.values()
+            _identity(value, _parts(value)) == before for value, before in self.contents.values()
         )
 
 
@@ -234,7 +235,8 @@ def _done(m: Machine) -> Any:
 def _is_read_only(value: Value) -> bool:
     """Whether a change of it would be an effect: it was there before the frame, which has not
     written to it."""
-    return value.source is not None and not getattr(value, "changed", False)
+    moves = isinstance(value, Iterator) or getattr(value, "changed", False)
+    return value.source is not None and not moves
 
 
 def _parts(value: Value) -> list[Any]:
@@ -244,6 +246,9 @@ def _parts(value: Value) -> list[Any]:
     parts = [getattr(value, name, None) for name in names]
     if isinstance(value, Tensor):
         parts += [value.ghost._node, value.ghost._store]
+    if isinstance(value, Iterator):
+        frames = [one for one in value.parts if isinstance(one, Frame)]  # of a generator
+        parts += [(f.pc, f.result, [*f.stack], [*dict.values(f.locals)]) for f in frames]
     return parts
 
 
@@ -320,7 +325,7 @@ def _steps(m: Machine, vector: Any, length: int) -> tuple[list[Tensor], list[Val
     if not data_numbers().may_read(m, Tensor(flags[0], torch.Tensor)):
         return None
     rows = m.tracer.run(_rows, (length, vector.device), where=m.users_line)
-    positions = []
+    positions: list[Tensor] = []
     for row in rows:
         m.heap.keep.append(row)
         made = m.heap.known[id(row)] = Tensor(row, torch.Tensor)
