@@ -7,8 +7,8 @@ loop over the rows of `nonzero()` of a vector is a loop over the positions of th
 each step is such a part; the position is a constant there, for example of a list of modules.
 
 `begin` opens a body at a jump, `begin_step` at a step of a loop; the next step closes it
-(`joined`). If the walk breaks or ends before, or if the body did something else, the walk begins again, and the
-branch is an ordinary one (`Machine.not_skipped`).
+(`joined`). If the walk breaks or ends before, or if the body did something else, the walk begins
+again, and the branch is an ordinary one (`Machine.not_skipped`).
 """
 
 from __future__ import annotations
