@@ -92,6 +92,7 @@ LATE: dict[str, list[Any]] = {
         *(getattr(torch, f"{name}Tensor") for name in _TYPES),
         calls.GETTERS["data"],
     ],
+    "models.parameters": [torch.nn.Parameter],
     "data_model.raising_checks": [torch._assert_async, torch._check],
     "models.output": [
         print,

@@ -244,21 +244,18 @@ def set_in_overlay(
 
 def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None:
     """torch.nn.Module.__setattr__: a plain store unless for a parameter, module or buffer."""
-    cls = real_class(value)
-    assert cls is not None
-    tables = {}
-    for table in MODULE_TABLES:
-        try:
-            tables[table] = generic_attr(m, value, table, cls, hook=False)
-        except NoAttribute:
-            raise containers.raises("AttributeError: before Module.__init__() call") from None
-    special_value = (isinstance(item, Tensor) and item.cls is not torch.Tensor) or (
-        isinstance(item, (Obj, Instance))
-        and issubclass(real_class(item) or object, torch.nn.Module)
-    )
+    special_value = _is_registered(item)
+    tables = _tables(m, value)
+    if tables is None:
+        if isinstance(value, Instance):
+            _walk_module_store(m, value, name, item)
+            return
+        raise containers.raises("AttributeError: before Module.__init__() call")
     for table, content in tables.items():
-        assert isinstance(content, Dict)
         held = containers.has_key(m, content, Const(name))
+        if held and isinstance(value, Instance):
+            _walk_module_store(m, value, name, item)
+            return
         if held and table == "_buffers" and isinstance(item, Tensor) and not special_value:
             content.items[freeze(Const(name))] = (Const(name), item)
             m.activity += 1
@@ -268,9 +265,45 @@ def _module_store(m: Machine, value: Any, name: str, item: Value | None) -> None
             return  # `self.weight -= step` stores the same object
         if held:
             raise Break("GB115", f"{table[1:]} {name!r} of a module is replaced")
-    if special_value:
+    if special_value and isinstance(value, Instance):
+        _walk_module_store(m, value, name, item)
+    elif special_value:
         raise Break("GB115", f"a parameter or submodule {name!r} is set on a module")
-    plain_store(m, value, name, item)
+    else:
+        plain_store(m, value, name, item)
+
+
+def _is_registered(item: Value | None) -> bool:
+    """Whether a module keeps this in one of its tables."""
+    if isinstance(item, Tensor):
+        return item.cls is not torch.Tensor
+    return isinstance(item, (Obj, Instance)) and issubclass(
+        real_class(item) or object, torch.nn.Module
+    )
+
+
+def _tables(m: Machine, value: Any) -> dict[str, Dict] | None:
+    """The tables of a module, None before its `__init__`."""
+    cls = real_class(value)
+    assert cls is not None
+    tables = {}
+    for table in MODULE_TABLES:
+        try:
+            found = generic_attr(m, value, table, cls, hook=False)
+        except NoAttribute:
+            return None
+        if not isinstance(found, Dict):
+            raise Break("GB115", f"an attribute is set on a module whose {table} is no dict")
+        tables[table] = found
+    return tables
+
+
+def _walk_module_store(m: Machine, value: Instance, name: str, item: Value | None) -> None:
+    """The store by torch's own code, on a module that the frame has made."""
+    hook = MODULE_SETATTR if item is not None else MODULE_DELATTR
+    slot = "__setattr__" if item is not None else "__delattr__"
+    args = [Const(name)] + ([item] if item is not None else [])
+    m.call(bind_raw(m, value, slot, hook), args, {})
 
 
 def _cached_property(

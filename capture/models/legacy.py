@@ -7,7 +7,7 @@ processor; with a tensor as an argument they are breaks, since it decides what t
 `t.data` has the memory of `t`, but a version of its own: autograd does not see what is written
 through it. That of an input is an input as well, which replacement code makes by `.data` of the
 other one. That of a tensor made in the frame is its `detach()`; `check` refuses a graph in which the
-two would differ, since one of them leaves the frame or is written.
+two would differ, since one of them leaves the frame, or is written after a backward has saved it.
 """
 
 from __future__ import annotations
@@ -129,10 +129,35 @@ def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
             shared = any(at in group for group in graph.overlaps)
             if graph.mutates and (shared or m.root_tracer.followed()):
                 raise MustBePython(index, _CODE, "Tensor.data of what this function writes")
-        elif ghost._version != version:
+        elif ghost._version != version and (m.tracer.regions or _saved_before_write(outputs)):
             raise MustBePython(index, _CODE, "Tensor.data of what this function writes")
         elif any(o.ghost._store is ghost._store and not o.ghost.requires_grad for o in outputs):
             raise MustBePython(index, _CODE, "Tensor.data that leaves the function")
+
+
+def _saved_before_write(outputs: list[Tensor]) -> bool:
+    """Whether a backward of these would refuse a tensor that was written after it was saved.
+
+    A write through `.data` of a ghost counts as one to the ghost; torch says so where a node gives
+    out what it has saved.
+    """
+    seen = set()
+    nodes = [one.ghost.grad_fn for one in outputs if one.ghost.grad_fn is not None]
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        nodes += [before for before, _ in node.next_functions if before is not None]
+        for name in dir(node):
+            if name.startswith("_saved_") or name == "saved_tensors":
+                try:
+                    getattr(node, name)
+                except RuntimeError as error:
+                    # Others say that a ghost was copied, after the versions were compared.
+                    if "modified by an inplace operation" in str(error):
+                        return True
+    return False
 
 
 def _is_only_read(graph: Graph, group: tuple[int, ...]) -> bool:

@@ -15,7 +15,7 @@ import torch
 
 from ...runtime import _native
 from ...runtime.guards.sources import Source
-from ...runtime.safe_access import MISSING
+from ...runtime.safe_access import MISSING, mro_of
 from ...runtime.safe_access import in_classes as mro_lookup
 from ..breaks import Break
 from ..data_model import attributes
@@ -278,8 +278,7 @@ def _text(m: Machine, value: texts.Text, name: str) -> Value:
 
 def _super(m: Machine, value: Super, name: str) -> Value:
     receiver = value.receiver
-    of_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
-    cls = receiver.value if isinstance(receiver, Obj) and of_class else real_class(receiver)
+    cls = receiver.value if _of_class(value) else real_class(receiver)  # type: ignore[attr-defined]
     assert cls is not None
     chain = bases(m, cls)
     if value.cls not in chain:
@@ -297,10 +296,18 @@ def _super(m: Machine, value: Super, name: str) -> Value:
     raise NoAttribute(name, "super")
 
 
+def _of_class(value: Super) -> bool:
+    """Whether this is `super()` in a method of a class, and not in one of a metaclass."""
+    receiver = value.receiver
+    if not isinstance(receiver, Obj) or not is_kind(receiver.value, type):
+        return False
+    return any(base is value.cls for base in mro_of(receiver.value))
+
+
 def _super_bound(m: Machine, value: Super, name: str, raw: Any, source: Source) -> Value:
     """The value of `super().name` for the raw attribute found."""
     receiver = value.receiver
-    is_class = isinstance(receiver, Obj) and is_kind(receiver.value, type)
+    is_class = _of_class(value)
     if raw is object.__dict__.get(name, MISSING):
         return BuiltinMethod(value, name)
     if is_kind(raw, types.FunctionType):

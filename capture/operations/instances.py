@@ -16,7 +16,7 @@ import torch
 
 from ...runtime import safe_access
 from ...runtime.guards.sources import Source
-from ..breaks import Break, Thrown
+from ..breaks import Break, MustBePython, Thrown
 from ..data_model import attributes
 from ..data_model.binding import bind
 from ..exact_type import is_kind
@@ -71,13 +71,19 @@ def _is_made_by_namedtuple(cls: Any) -> bool:
 
 def _module(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     """A module built inside the frame, if all of it can be walked; else Python builds it."""
+    before = len(m.heap.leaves)
     try:
-        return _instantiate(m, fn, args, kwargs)
+        made = _instantiate(m, fn, args, kwargs)
     except Thrown:
         raise
     except Break as stop:
         reason = f"a module {fn.value.__name__} is built: {stop.reason}"
         raise Break("GB126", reason) from None
+    # If one of its parameters outlives the graph, Python builds the whole module.
+    for leaf in list(m.heap.leaves)[before:]:
+        reason = f"a module {fn.value.__name__} is built, which outlives the graph"
+        m.heap.leaves[leaf] = MustBePython(m.root_index, "GB126", reason)
+    return made
 
 
 def _named_defaults(m: Machine, cls: Any) -> tuple[Value, ...]:

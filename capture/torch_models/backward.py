@@ -75,7 +75,7 @@ def _put(m: Machine, value: Tensor, item: Value) -> None:
     m.activity += 1
     m.heap.overlay.setdefault(value, {})["grad"] = item
     if value.source is None:
-        _note_own(m, value)
+        note_own(m, value)
         return
     # Nothing runs between the effects that could observe an intermediate value.
     m.journal.effects[:] = [
@@ -119,11 +119,11 @@ def require(m: Machine, value: Tensor, args: Args, kwargs: Kwargs) -> Value:
         return value
     if not wanted or ghost._node in m.tracer.quiet_views():
         raise Break(_CODE, "Tensor.requires_grad_()")
-    _note_own(m, value)
+    note_own(m, value)
     return calls.record(m, torch.Tensor.requires_grad_, (ghost,), {})
 
 
-def _note_own(m: Machine, leaf: Tensor) -> None:
+def note_own(m: Machine, leaf: Tensor) -> None:
     """Note a leaf that the frame has made: if it outlives the graph, Python must run this call."""
     stop = MustBePython(m.root_index, _CODE, "a leaf that the frame has made outlives the graph")
     stop.inlined = (m.where,) if len(m.frames) > 1 and m.where is not None else ()

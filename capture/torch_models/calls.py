@@ -470,6 +470,11 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if _no_grad(value):
             return call_torch(m, GETTERS[name], [value], {})
         return m.call(Obj(GETTERS[name]), [value], {})
+    if name == "grad_fn" and not value.ghost.requires_grad:
+        tensor_attr(m, value, "requires_grad")  # it must be as known as this
+        return Const(None)
+    if name == "grad_fn" and value in m.heap.leaves and value.ghost.grad_fn is None:
+        return Const(None)
     if name == "grad":
         # `backward` imports this file
         from . import backward

@@ -129,6 +129,16 @@ def _asked(m: Machine, value: Value, cls: type, target: type, hook: str) -> bool
     return m.truth(m.call(method, [m.wrap(target, place), value], {}))
 
 
+@models(vars(type)["__instancecheck__"])
+def _is_instance(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """type.__instancecheck__(target, value), as hooks of metaclasses call it"""
+    target, value = args
+    cls = attributes.real_class(value)
+    if cls is None or not isinstance(target, Obj) or not is_kind(target.value, type):
+        raise Break("GB121", "isinstance() of this value")
+    return Const(any(base is target.value for base in _bases(m, cls)))
+
+
 def _asked_of_abc(m: Machine, cls: type, target: type) -> bool:
     """The answer of an abstract class, from its caches or by code of the library's alone."""
     _bases(m, cls)

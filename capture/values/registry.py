@@ -48,6 +48,7 @@ _HASHED = (
     type(torch.Tensor),
     type(torch.FloatTensor),
     type(torch.autograd.Variable),
+    type(torch.nn.Parameter),
 )
 
 

@@ -225,3 +225,28 @@ def test_a_condition_on_data():
         return x + 1
 
     return f, (t(3),), [lambda: [mask.zero_()] and None, None]
+
+
+@agrees(breaks=0, backward=True)
+def test_data_of_a_value_is_written_before_it_is_saved():
+    w = nn.Parameter(t(3))
+
+    def f(x):
+        y = x * w
+        y.data.mul_(2)
+        z = torch.tanh(y * y)
+        return z * y, w
+
+    return f, (t(3) + 0.1,)
+
+
+@agrees(codes=("GB114",), backward=True)
+def test_data_of_a_value_is_written_after_it_was_saved():
+    w = nn.Parameter(t(3))
+
+    def f(x):
+        y = torch.sigmoid(x * w)
+        y.data.mul_(2)
+        return y, w
+
+    return f, (t(3),)
