@@ -362,16 +362,22 @@ def log_at(
     level: int,
     text: str,
     args: tuple[Any, ...],
+    extra: dict[str, Any] | None,
     place: tuple[str, int, str],
 ) -> None:
     """`Logger._log` of a frame at that file, line and function."""
     file, line, function = place
-    record = logger.makeRecord(logger.name, level, file, line, text, args, None, function)
+    record = logger.makeRecord(logger.name, level, file, line, text, args, None, function, extra)
     logger.handle(record)
 
 
 def log_above(
-    logger: logging.Logger, level: int, text: str, args: tuple[Any, ...], above: int
+    logger: logging.Logger,
+    level: int,
+    text: str,
+    args: tuple[Any, ...],
+    extra: dict[str, Any] | None,
+    above: int,
 ) -> None:
     """`Logger._log` for a frame that many frames above the caller."""
     frame = sys._getframe(1)
@@ -379,4 +385,4 @@ def log_above(
         frame = frame.f_back
         above -= frame.f_code.co_filename != logging._srcfile
     place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-    log_at(logger, level, text, args, place)
+    log_at(logger, level, text, args, extra, place)

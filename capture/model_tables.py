@@ -59,6 +59,7 @@ _OF_LOGGERS = (
     *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
     *("isEnabledFor", "getEffectiveLevel", "hasHandlers"),
 )
+_OF_ADAPTERS = (*_OF_LOGGERS, "process", "__init__")
 _TYPES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")
 _CLOCKS = [
     getattr(time, name + kind)
@@ -99,6 +100,15 @@ LATE: dict[str, list[Any]] = {
         *(getattr(one, name) for one in (io.TextIOWrapper, io.StringIO) for name in _OF_STREAMS),
         warnings.warn,
         *(getattr(logging.Logger, name) for name in _OF_LOGGERS),
+        *(getattr(logging.LoggerAdapter, name) for name in _OF_ADAPTERS),
+        logging.getLogger,
+    ],
+    "models.warning_filters": [
+        warnings.catch_warnings,
+        warnings.catch_warnings.__enter__,
+        warnings.catch_warnings.__exit__,
+        warnings.simplefilter,
+        warnings.filterwarnings,
     ],
     "operator_models.control_flow": [torch.cond],
     "operator_models.library_operators": [calls.library_operator],

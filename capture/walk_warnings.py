@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +78,11 @@ def warn_now(m: Machine, warning: Warning) -> None:
     """Give a warning that torch gives once per process now, at the user's line."""
     names = m.frames[-1].scope.names
     where = m.where
-    with watching(""):
+    with watching(""), ExitStack() as stack:
+        if m.journal.filters:
+            stack.enter_context(warnings.catch_warnings())
+        for step, given in m.journal.filters:
+            step(**given)
         warnings.warn_explicit(
             warning,
             None,

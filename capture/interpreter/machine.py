@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...ir.location import Location
 from ...ir.trace.tracer import Tracer
-from ...runtime import own_files
+from ...runtime import own_files, safe_access
 from ...runtime.guards.dynamic_sizes import Variation
 from ...runtime.guards.relations import can_hold
 from ...runtime.guards.rows import Row
@@ -36,7 +36,7 @@ from ..values import wrap as wrapping
 from ..values.containers import has_nan
 from ..values.effects import SetGlobal, Written
 from ..values.frames import Frame, Scope
-from ..values.value import Cell, Const, Tensor, Value
+from ..values.value import Cell, Const, Dict, Sequence, Tensor, Unread, Value
 from ..values.walk_state import Guards, Handling, Heap, Journal, Later
 from .unmodelled import UNMODELLED
 
@@ -304,7 +304,34 @@ class Machine:
 
     def may_be_gone(self, referent: Any) -> bool:
         """Whether something that the frame dropped may have kept this object alive."""
-        return any(one is referent or not is_kind(one, torch.Tensor) for one in self.journal.gone)
+        if self.journal.gone and self._is_held(referent):
+            return False
+        gone = [part for held in self.journal.gone for part in _parts(held)]
+        return any(one is referent or not is_kind(one, torch.Tensor) for one in gone)
+
+    def _is_held(self, referent: Any) -> bool:
+        """Whether a local of a frame of the walk leads to this object, by attributes and items that
+        the frame has not changed."""
+        value = self.heap.known.get(id(referent))
+        place = None if value is None else value.source
+        local = {
+            one.source: one
+            for frame in self.frames
+            for one in dict.values(frame.locals)
+            if one.source is not None
+        }
+        known = {one.source: one for one in self.heap.known.values() if one.source is not None}
+        while place is not None and place not in local:
+            holder = known.get(place.base)  # type: ignore[arg-type]
+            if place.kind == "attr":
+                kept = place.key not in self.heap.overlay.get(holder, {})  # type: ignore[arg-type]
+            else:
+                kept = place.kind == "item" and isinstance(holder, (Dict, Sequence))
+                kept = kept and not holder.changed  # type: ignore[union-attr]
+            if holder is None or not kept:
+                return False
+            place = place.base
+        return place is not None
 
     # -- operations that models ask for, which lie below `operations` -----------------------------
     call = calls.call
@@ -445,3 +472,16 @@ class _LazyContent(Value):
         super().__init__()
         self.real = real
         self.at = at
+
+
+def _parts(held: Any) -> Iterator[Any]:
+    """What a dropped object may have kept alive: the items of a tuple, else the object itself."""
+    if isinstance(held, Unread):
+        held = held.read()
+        held = getattr(held, "origin", None) or getattr(held, "value", held)
+    real = held.origin if isinstance(held, Sequence) else held
+    if is_kind(real, tuple) and not safe_access.instance_dict(real):
+        for item in tuple.__iter__(real):
+            yield from _parts(item)
+    elif type(real) not in wrapping.CONST_TYPES:
+        yield real

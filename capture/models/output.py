@@ -23,6 +23,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.safe_access import in_classes
 from .. import helpers
 from ..breaks import Break
+from ..data_model import attributes
 from ..data_model.polyfills import walk_as_written
 from ..exact_type import is_kind
 from ..values import symbolic_numbers, texts
@@ -217,6 +218,8 @@ def _warn(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if type(text) is not str or type(level) is not int:
         raise Break(_CODE, "a warning that is not a text")
     category, shown = _category(m, given.get("category", NONE))
+    if any(given["action"] == "error" for _, given in m.journal.filters):
+        raise Break(_CODE, "a warning that a filter of this frame may raise")
     outlet = _asked(m, shown_output.Outlet, category)
     goes = outlet.key()
     if goes == "program":
@@ -304,7 +307,7 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
     _refuse_inside(m)
     real = _logger(m, given["self"])
-    for name in ("exc_info", "extra", "stack_info"):
+    for name in ("exc_info", "stack_info"):
         if _constant(m, given.get(name), f"{name} of a log record"):
             raise Break(_CODE, f"a log record with {name}")
     level = _constant(m, given["level"], "a log record")
@@ -315,13 +318,14 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     plain = isinstance(values, Sequence) or type(values) is Const
     if type(text) is not str or type(level) is not int or type(stack) is not int or not plain:
         raise Break(_CODE, "a log record of what is not a text and its arguments")
+    extra = _extra(m, given.get("extra", NONE))
     record = logging.LogRecord("", level, "", 0, text, texts.shown(values), None)
     compute(record.getMessage)  # logging prints the stack where it raises
     handled = _asked(m, shown_output.Handled, real)
     if not handled.key():
         raise Break(_CODE, "a log record that code of the program handles")
     m.guard("equals", handled, True)
-    parts = given["self"], Const(level), message, values
+    parts = given["self"], Const(level), message, values, extra
     frame, above = _place(m, max(stack, 1), logging._srcfile or "")
     if frame is None:
         _happens(m, helpers.log_above, *parts, Const(above))
@@ -331,6 +335,45 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return NONE
 
 
+def _extra(m: Machine, value: Value) -> Value:
+    """The dict of attributes for a record; the library raises for names that a record has."""
+    if is_none(value):
+        return NONE
+    if not isinstance(value, Dict) or value.cls is not dict:
+        raise Break(_CODE, "a log record with extra attributes that are not in a dict")
+    for key, item in dict_items(m, value):
+        name = key.value if type(key) is Const else None
+        if type(name) is not str or name in _NAMES or type(item) is not Const:
+            raise Break(_CODE, "a log record with these extra attributes")
+    return _argument(m, value)
+
+
+_NAMES = {"message", "asctime", *vars(logging.LogRecord("", 0, "", 0, "", (), None))}
 _LEVELS = ("debug", "info", "warning", "error", "critical", "log", "warn")
 walk_as_written(*(getattr(logging.Logger, name) for name in _LEVELS))
 walk_as_written(logging.Logger.getEffectiveLevel, logging.Logger.hasHandlers)
+_OF_ADAPTERS = (
+    *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
+    *("isEnabledFor", "getEffectiveLevel", "hasHandlers", "process", "__init__"),
+)
+walk_as_written(*(getattr(logging.LoggerAdapter, name) for name in _OF_ADAPTERS))
+
+
+@models(logging.getLogger)
+def _get_logger(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """logging.getLogger(name) of a logger that exists"""
+    given = [*args, *kwargs.values()]
+    name = _constant(m, given[0], "the name of a logger") if given else None
+    if len(given) > 1 or type(name) not in (str, type(None)) or kwargs.keys() - {"name"}:
+        raise Break(_CODE, "getLogger() with these arguments")
+    root = attributes.load_attr(m, Obj(logging, source=Source("const", None, logging)), "root")
+    if not name or name == logging.root.name:
+        return root
+    manager = attributes.load_attr(m, root, "manager")
+    loggers = attributes.load_attr(m, manager, "loggerDict")
+    real = getattr(manager, "value", None)
+    if type(real) is not logging.Manager or not isinstance(loggers, Dict):
+        raise Break(_CODE, "a manager of loggers of the program's own kind")
+    if not isinstance(real.loggerDict.get(name), logging.Logger):
+        raise Break(_CODE, "getLogger() of a logger that does not exist yet")
+    return m.get_item(loggers, Const(name))

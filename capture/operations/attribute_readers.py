@@ -7,6 +7,7 @@ In: a Value and a name. Out: a Value, under guards on what was read. Fills the t
 from __future__ import annotations
 
 import types
+import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,8 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
     ):
         raise Break("GB112", f"attribute {name!r} of a {type(value.value).__name__}")
     hold_class(m, value)
+    if value.value is warnings and name == "filters":
+        raise Break("GB103", "the filters of warnings, to which a walk adds its own")
     names = _MODULE_DICT(value.value)
     m.heap.read.add((id(names), name))
     stored = m.heap.globals.get((id(names), name), MISSING)

@@ -89,6 +89,7 @@ _REFUSED: dict[str, str] = {
                      "_typed_storage", "_nested_tensor_from_mask_left_aligned"), "GB104"),
     **dict.fromkeys(("set_", "resize_", "resize_as_", "__setstate__", "apply_", "map_",
                      "swap_tensors", "as_subclass", "_make_subclass", "set_data"), "GB115"),
+    **dict.fromkeys(("_pack_padded_sequence", "_pad_packed_sequence"), "GB106"),
     **dict.fromkeys(("nested_tensor", "_nested_tensor_from_tensor_list", "_nested_from_padded"),
                      "FB304"),
 }  # fmt: skip

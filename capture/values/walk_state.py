@@ -83,6 +83,8 @@ class Journal:
     shown     tensors whose texts are made after the program: (ghost, its version, the root's
               instruction)
     clocks    reads of a clock after the program: (the root's instruction, operators before it)
+    filters   filters of warnings that the frame has set: (function, arguments)
+    blocks    open `catch_warnings` of the frame -> how many of `filters` are outside
     """
 
     effects: list[Effect] = field(default_factory=list)
@@ -92,6 +94,8 @@ class Journal:
     keys: list[Value] = field(default_factory=list)
     shown: list[tuple[Any, int, int]] = field(default_factory=list)
     clocks: list[tuple[int, int]] = field(default_factory=list)
+    filters: list[tuple[Any, dict[str, Any]]] = field(default_factory=list)
+    blocks: dict[Value, int] = field(default_factory=dict)
 
     def release(self) -> None:
         _clear(self)

@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from .harness import agrees
+from .harness import agrees, t
 
 
 class Loud:
@@ -230,3 +230,48 @@ def test_what_is_stored_outside_and_dropped_there():
         return y, h.refs[0]() is None
 
     return f, (torch.ones(2), Kept(0))
+
+
+@agrees(breaks=0)
+def test_references_to_what_the_frame_holds():
+    layer = torch.nn.LSTM(3, 4)
+
+    def f(x, box):
+        kept = box["a"]
+        box["a"] = None
+        del kept
+        return layer(x)[0]
+
+    return f, (t(2, 5, 3), {"a": Holder()}), [lambda: (t(2, 5, 3), {"a": Holder()})] * 2
+
+
+@agrees()
+def test_references_to_what_the_frame_lets_go():
+    class Box:
+        pass
+
+    def f(x, box):
+        ref = box.refs[0]
+        alive = ref() is not None
+        box.held["a"] = None
+        return x * 2, alive, ref() is None
+
+    def made():
+        box = Box()
+        box.held = {"a": Box()}
+        box.refs = [weakref.ref(box.held["a"])]
+        return t(3), box
+
+    return f, made(), [lambda: made(), lambda: made()]
+
+
+@agrees(codes=("GB106", "GB104", "GB106", "PL204"))
+def test_a_packed_sequence():
+    layer = torch.nn.LSTM(3, 4, batch_first=True)
+
+    def f(x, sizes):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, sizes, batch_first=True)
+        out, (h, c) = layer(packed)
+        return *torch.nn.utils.rnn.pad_packed_sequence(out, batch_first=True), h, c
+
+    return f, (t(2, 5, 3), torch.tensor([5, 3]))
