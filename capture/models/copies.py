@@ -18,11 +18,13 @@ import torch
 
 from ..breaks import Break
 from ..data_model import attributes
+from ..data_model.attributes import instance_dict
 from ..data_model.polyfills import stands_for
 from ..operations import instances
+from ..torch_models import calls
 from ..values.containers import as_constant
 from ..values.registry import Args, Kwargs, models
-from ..values.value import Const, Obj, Value
+from ..values.value import Const, Obj, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -98,6 +100,32 @@ def _dict_or_none(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return Const(bool(args[0].value.__dictoffset__))  # type: ignore[attr-defined]
 
 
+def _copy_of_tensor(x: torch.Tensor, before: list[Any]) -> torch.Tensor:
+    """`x.__deepcopy__`, where no object of `before` shares memory with `x`."""
+    raise NotImplementedError(x)
+
+
+@models(_copy_of_tensor)
+def _tensor_copied(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    tensor, before = args
+    assert isinstance(before, Sequence)
+    seen = [pair.items[0] for pair in before.items if isinstance(pair, Sequence)]
+    if not isinstance(tensor, Tensor) or m.inner or m.modes:
+        raise Break("GB102", "call of copy.deepcopy with this object")
+    ghost, others = tensor.ghost, [one for one in seen if isinstance(one, Tensor)]
+    own = instance_dict(tensor.origin) if tensor.source is not None else None
+    dense = torch._prims_common.is_non_overlapping_and_dense_or_false(ghost)
+    if own or m.heap.overlay.get(tensor) or ghost.requires_grad or not dense:
+        raise Break("GB102", "call of copy.deepcopy with this tensor")
+    if any(one.ghost._store is ghost._store for one in others):
+        raise Break("GB102", "call of copy.deepcopy with tensors that share memory")
+    # Copies of tensors that share memory share it as well.
+    sources = tuple(one.source for one in (*others, tensor) if one.source is not None)
+    if len(sources) > 1:
+        m.guard("distinct", None, sources)
+    return calls.call_tensor_method(m, tensor, "clone", [], {})
+
+
 @stands_for(copy.copy)
 def copied(x: Any) -> Any:
     cls = type(x)
@@ -143,6 +171,14 @@ def _deep(x: Any, done: Copies) -> Any:
         return _deep_tuple(x, done)
     if issubclass(cls, (type, enum.Enum)):
         return x
+    if cls is torch.Tensor or cls is torch.nn.Parameter:
+        if cls is torch.Tensor:
+            made = _copy_of_tensor(x, done)
+        else:
+            data = x.data.clone(memory_format=torch.preserve_format)
+            made = torch.nn.Parameter(data, x.requires_grad)
+        done.append((x, made))
+        return made
     if getattr(x, "__deepcopy__", None) is not None:
         # It receives the memo, whose keys are addresses.
         return _python_copies("deepcopy")

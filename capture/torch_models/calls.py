@@ -451,10 +451,12 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if name in _FACTS:
         if name == "requires_grad" and m.inner and m.tracer.owns(value.ghost):
             m.inner[-1].asked.add(name)
-        if name == "is_leaf" or name == "names":
-            raise Break("GB114" if name == "is_leaf" else "GB112", f"Tensor.{name}")
+        if name == "is_leaf":
+            return Const(_is_leaf(m, value))
+        if name == "names":
+            raise Break("GB112", "Tensor.names")
         if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
-            _refuse_tied(value)
+            _refuse_tied(m, value)
         if name == "requires_grad" and value.source is None and value.ghost.requires_grad:
             require_history(m, value.ghost)
         ghost = value.ghost
@@ -471,10 +473,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if _no_grad(value):
             return call_torch(m, GETTERS[name], [value], {})
         return m.call(Obj(GETTERS[name]), [value], {})
-    if name == "grad_fn" and not value.ghost.requires_grad:
-        tensor_attr(m, value, "requires_grad")  # it must be as known as this
-        return Const(None)
-    if name == "grad_fn" and value in m.heap.leaves and value.ghost.grad_fn is None:
+    if name == "grad_fn" and _is_leaf(m, value):
         return Const(None)
     if name == "grad":
         # `backward` imports this file
@@ -488,6 +487,18 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         own = _put_on(m, value, name)
         return BuiltinMethod(value, name) if own is None else own
     return _refuse(name)
+
+
+def _is_leaf(m: Machine, value: Tensor) -> bool:
+    """Whether a tensor has no history, where the walk can tell."""
+    if m.inner or m.modes:
+        raise Break("GB114", "Tensor.is_leaf in a transform or under a mode")
+    needs = tensor_attr(m, value, "requires_grad")
+    if isinstance(needs, Const) and needs.value is False:
+        return True
+    if value.source is not None:
+        raise Break("GB114", "Tensor.is_leaf of an input that requires a gradient")
+    return value.ghost.grad_fn is None
 
 
 def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
@@ -520,8 +531,13 @@ def _refuse(name: str) -> Value:
     raise Break("GB114", f"Tensor.{name}")
 
 
-def _refuse_tied(value: Tensor) -> None:
+def _refuse_tied(m: Machine, value: Tensor) -> None:
     """Break for a view made without grad mode: its base decides, which a ghost does not know."""
+    quiet, node = m.tracer.quiet_views(), value.ghost._node
+    while node not in quiet and node.alias is not None:
+        node = node.alias
+    if node not in quiet:
+        return
     if any(
         (other := member()) is not None and other.requires_grad
         for member in value.ghost._store.members

@@ -6,6 +6,7 @@ from collections import OrderedDict, defaultdict, namedtuple
 from dataclasses import dataclass, field
 
 import torch
+from torch import nn
 
 from ..harness import agrees, t
 
@@ -204,3 +205,60 @@ def test_what_cannot_be_copied_raises_as_in_python():
             return x + 1, str(error)
 
     return fn, (t(2),)
+
+
+@agrees(breaks=0)
+def test_deep_copies_of_tensors_and_modules():
+    layer = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    layer[1].weight = layer[0].bias
+
+    def f(x):
+        batch = {"a": x, "b": [x, x.t().clone()], "c": x + 1}
+        made = copy.deepcopy(batch)
+        made["a"].add_(1)
+        other = copy.deepcopy(layer)
+        tied = other[1].weight is other[0].bias, other[0].bias is layer[0].bias
+        kinds = type(other[0].weight), other[0].weight.requires_grad
+        other[0].weight.data.mul_(2)
+        shown = other(x).detach(), layer[0](x).detach()
+        return x, made, made["a"] is made["b"][0], tied, kinds, shown
+
+    return f, (t(4, 3),)
+
+
+@agrees()
+def test_deep_copies_of_tensors_that_share_memory():
+    def f(x, y):
+        views = copy.deepcopy([x, x[0], y])
+        views[1].zero_()
+        odd = copy.deepcopy([x[:, ::2], x.expand(2, 2, 3)])
+        return views, odd
+
+    x = t(2, 3)
+    return f, (x, t(3)), [lambda: (x, x[0]), lambda: (x, x[1])]
+
+
+@agrees()
+def test_deep_copies_of_inputs_that_share_memory_later():
+    def f(x, y):
+        copies = copy.deepcopy([x, y])
+        copies[1].add_(1)
+        return copies
+
+    x = t(2, 3)
+    return f, (x, t(3)), [lambda: (x, x[0]), lambda: (x, t(3)), lambda: (x, x)]
+
+
+@agrees()
+def test_deep_copies_of_tensors_with_a_gradient():
+    w = nn.Parameter(t(3))
+
+    def f(x):
+        y = x * w
+        try:
+            copy.deepcopy(y)
+        except RuntimeError as error:
+            return str(error)[:30], y
+        return y
+
+    return f, (t(3),)

@@ -151,3 +151,29 @@ def test_a_module_that_leaves():
         return net(x), net.scale
 
     return f, (t(2, 3),)
+
+
+@agrees(breaks=0)
+def test_leaves():
+    w = nn.Parameter(t(3))
+
+    def f(x):
+        y, p = x * w, nn.Parameter(x)
+        with torch.no_grad():
+            z, v = x * w, (x + 1)[0]
+        found = [one.is_leaf for one in (x, x + 1, y, y.detach(), y[0], p, p * 2, z, v, x[0])]
+        return found, [one.grad_fn is None for one in (x, p, z, y.detach())]
+
+    return f, (t(3),)
+
+
+@agrees()
+def test_leaves_that_change():
+    def f(x, y):
+        z = x + 1
+        before = z.is_leaf, z.grad_fn is None
+        z.add_(y)
+        return before, z.is_leaf, x.is_leaf, z
+
+    w = nn.Parameter(t(3))
+    return f, (t(3), w), [lambda: (w, t(3)), lambda: (w * 2, t(3))]
