@@ -120,9 +120,13 @@ class ArrayShares(_Stop):
 
 
 class MustBePython(_Stop):
-    """Python must run instruction `index` of the root: only its own objects show the effect."""
+    """Python must run instruction `index` of the root: only its own objects show the effect.
+
+    `begun`: where the walk was in an inlined function, whose instruction may break in its place.
+    """
 
     inlined: tuple[Location, ...] = ()
+    begun: int | None = None
 
     def __init__(self, index: int, code: str, reason: str) -> None:
         super().__init__(reason)

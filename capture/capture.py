@@ -158,6 +158,10 @@ def capture(
         except Restart:
             continue
         except (ExceptionLeaves, ArrayShares, MustBePython) as leaves:
+            begun = getattr(leaves, "begun", None)
+            if begun is not None and known.resumes_inside and begun not in known.refused:
+                known.refused[begun] = leaves.code, leaves.reason
+                continue
             where = decode(frame.code).instrs[leaves.index].where
             stop = known.forced[leaves.index] = Break(leaves.code, leaves.reason, where)
             stop.inlined = leaves.inlined
@@ -165,9 +169,9 @@ def capture(
             if not known.walks_generators:  # another iterator that cannot be rebuilt
                 return _plain(strict, "PL203", "an iterator that outlives a break")
             known.walks_generators = False
-            known.stops.clear()
+            known.forget()
         except NeedsPlainSizes as needs:
-            known.stops.clear()
+            known.forget()
             why = f"constant, because {needs.name}() takes no symbolic number: "
             constants = [("sizes and numbers", why + needs.reason.splitlines()[0])]
             plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
@@ -179,7 +183,7 @@ def capture(
                 continue
             # A Break here: something alive cannot be rebuilt.
             if attempt.inside:
-                known.stops.clear()
+                known.forget()
                 known.resumes_inside = False
                 continue
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
@@ -203,7 +207,7 @@ class _Known:
     """What earlier walks over a frame have found.
 
     forced            the root's instructions that break, by index
-    stops             instructions of inlined functions that break (see `Machine.stops`)
+    stops, refused    instructions of inlined functions that break (see `Machine.stops`)
     not_skipped       branches in loops that are no parts (see `data_model.conditional`)
     walks_generators  whether generators are walked
     resumes_inside    whether a break may leave an inlined function
@@ -212,8 +216,14 @@ class _Known:
     forced: dict[int, Break] = field(default_factory=dict)
     stops: dict[int, Break] = field(default_factory=dict)
     not_skipped: set[Any] = field(default_factory=set)
+    refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     walks_generators: bool = True
     resumes_inside: bool = True
+
+    def forget(self) -> None:
+        """Forget what is known of inlined functions: the next walk takes other steps."""
+        self.stops.clear()
+        self.refused.clear()
 
 
 class _Attempt:
@@ -240,7 +250,7 @@ class _Attempt:
         scope = Scope(frame.globals, names)
         self.tracer = Tracer(frame.code.co_qualname, outliving=autocast_cache.outliving())
         self.machine = Machine(self.tracer, scope, frame.varied)
-        self.machine.stops = known.stops
+        self.machine.stops, self.machine.refused = known.stops, known.refused
         self.machine.not_skipped = known.not_skipped
         self.machine.walks_generators = known.walks_generators
         self.machine.claims_compiling = frame.claims_compiling

@@ -24,7 +24,7 @@ from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
 from ...runtime.process.skipped_files import WALKED
 from ...runtime.process.wrappers import TORCH_FOLDER
-from ..breaks import Break, BreaksInside, PlainFrame, Thrown
+from ..breaks import Break, BreaksInside, MustBePython, PlainFrame, Thrown
 from ..bytecode.decoder import Instr
 from ..data_model import attributes, frame_inspection
 from ..exact_type import is_kind
@@ -133,6 +133,8 @@ class Machine:
         self.assumed: dict[Any, bool] = {}
         # instructions counted before one that is known to break -> why (see `emit.continuations`)
         self.stops: dict[int, Break] = {}
+        # the same for instructions that Python must run -> code and reason of the break
+        self.refused: dict[int, tuple[str, str]] = {}
 
     @property
     def users_line(self) -> Location | None:
@@ -292,6 +294,14 @@ class Machine:
         self.let_go(held)
         self.journal.unhooked += self.journal.gone[before:]
 
+    def must_be_python(self, code: str, reason: str) -> MustBePython:
+        """What to raise if it turns out that Python must run the instruction of this moment."""
+        stop = MustBePython(self.root_index, code, reason)
+        if len(self.frames) > 1:
+            stop.begun = self.frames[-1].begun
+            stop.inlined = (self.where,) if self.where is not None else ()
+        return stop
+
     def let_go(self, held: Any) -> None:
         """Note that the program may drop an old object: weak references may show it."""
         if isinstance(held, Value):
@@ -412,6 +422,8 @@ class Machine:
                     raise BreaksInside(known, tuple(self.frames))
                 frame.begun = self.count
                 frame.pc += 1
+                if (refused := self.refused.get(self.count)) is not None:
+                    raise Break(*refused)
                 try:
                     self.step(frame, instr)
                 except Thrown as thrown:

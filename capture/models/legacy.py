@@ -20,7 +20,7 @@ from torch.autograd import Variable
 
 from ...ir.graph.effects import operands
 from ...ir.graph.nodes import Graph
-from ..breaks import Break, MustBePython
+from ..breaks import Break
 from ..torch_models import calls
 from ..values.containers import sequence_items
 from ..values.registry import BUILTINS, Args, Kwargs, models
@@ -88,6 +88,7 @@ def _variable(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 # -- .data -----------------------------------------------------------------------------------------
 _CODE = "GB114"
+_WRITTEN = "Tensor.data of what this function writes"
 
 
 @models(calls.GETTERS["data"])
@@ -103,7 +104,7 @@ def _data(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break(_CODE, "Tensor.data of a view of an input")
     made = calls.call_tensor_method(m, value, "detach", [], {})
     assert isinstance(made, Tensor)
-    m.heap.data[made] = (None, m.root_index, made.ghost._version)
+    m.heap.data[made] = (None, m.must_be_python(_CODE, _WRITTEN), made.ghost._version)
     return made
 
 
@@ -114,7 +115,7 @@ def _of_input(m: Machine, value: Tensor) -> Value:
     m.inputs.append(made)
     m.heap.known[id(ghost)] = made
     m.heap.keep += (ghost, real)
-    m.heap.data[made] = (value, m.root_index, 0)
+    m.heap.data[made] = (value, m.must_be_python(_CODE, _WRITTEN), 0)
     m.activity += 1
     return made
 
@@ -122,17 +123,18 @@ def _of_input(m: Machine, value: Tensor) -> Value:
 def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
     """Break at a `.data` of which the program would see that it is none."""
     _leave_out_unused(m, graph)
-    for made, (base, index, version) in m.heap.data.items():
+    for made, (base, stop, version) in m.heap.data.items():
         ghost = made.ghost
         if base is not None:
             at = ghost._node.target
             shared = any(at in group for group in graph.overlaps)
             if graph.mutates and (shared or m.root_tracer.followed()):
-                raise MustBePython(index, _CODE, "Tensor.data of what this function writes")
+                raise stop
         elif ghost._version != version and (m.tracer.regions or _saved_before_write(outputs)):
-            raise MustBePython(index, _CODE, "Tensor.data of what this function writes")
+            raise stop
         elif any(o.ghost._store is ghost._store and not o.ghost.requires_grad for o in outputs):
-            raise MustBePython(index, _CODE, "Tensor.data that leaves the function")
+            stop.reason = "Tensor.data that leaves the function"
+            raise stop
 
 
 def _saved_before_write(outputs: list[Tensor]) -> bool:

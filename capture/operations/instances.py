@@ -16,7 +16,7 @@ import torch
 
 from ...runtime import safe_access
 from ...runtime.guards.sources import Source
-from ..breaks import Break, MustBePython, Thrown
+from ..breaks import Break, Thrown
 from ..data_model import attributes
 from ..data_model.binding import bind
 from ..exact_type import is_kind
@@ -82,7 +82,7 @@ def _module(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     # If one of its parameters outlives the graph, Python builds the whole module.
     for leaf in list(m.heap.leaves)[before:]:
         reason = f"a module {fn.value.__name__} is built, which outlives the graph"
-        m.heap.leaves[leaf] = MustBePython(m.root_index, "GB126", reason)
+        m.heap.leaves[leaf] = m.must_be_python("GB126", reason)
     return made
 
 

@@ -22,7 +22,7 @@ from ...ir.trace.inner_results import leaves_of
 from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards.sources import Source
-from ..breaks import Break, MustBePython
+from ..breaks import Break
 from ..data_model.attribute_stores import STORES
 from ..values.containers import NotConstant, as_constant, sequence_items, share
 from ..values.effects import SetAttr
@@ -125,8 +125,7 @@ def require(m: Machine, value: Tensor, args: Args, kwargs: Kwargs) -> Value:
 
 def note_own(m: Machine, leaf: Tensor) -> None:
     """Note a leaf that the frame has made: if it outlives the graph, Python must run this call."""
-    stop = MustBePython(m.root_index, _CODE, "a leaf that the frame has made outlives the graph")
-    stop.inlined = (m.where,) if len(m.frames) > 1 and m.where is not None else ()
+    stop = m.must_be_python(_CODE, "a leaf that the frame has made outlives the graph")
     m.heap.leaves.setdefault(leaf, stop)
 
 

@@ -39,8 +39,8 @@ class Heap:
     leaves      leaves of autograd that the frame has made (see `torch_models.backward`)
     cached      (address of an lru_cached function, arguments) -> its result in this frame, and
                 whether the function beneath was walked
-    data        a tensor that is `.data` of another -> (that one, if it is an input; the root's
-                instruction; its version)
+    data        a tensor that is `.data` of another -> (that one, if it is an input; what to raise
+                if Python must read `.data`; its version)
     asked       callables of guards ("context" sources), by what they ask
     recordings  lists that get warnings of the frame
     """
@@ -58,7 +58,7 @@ class Heap:
     shared: list[Any] = field(default_factory=list)
     leaves: dict[Value, Any] = field(default_factory=dict)
     cached: dict[tuple[Any, ...], tuple[Value, bool]] = field(default_factory=dict)
-    data: dict[Tensor, tuple[Tensor | None, int, int]] = field(default_factory=dict)
+    data: dict[Tensor, tuple[Tensor | None, Any, int]] = field(default_factory=dict)
     asked: dict[Any, Any] = field(default_factory=dict)
     recordings: set[Value] = field(default_factory=set)
 

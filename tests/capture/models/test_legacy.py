@@ -250,3 +250,38 @@ def test_data_of_a_value_is_written_after_it_was_saved():
         return y, w
 
     return f, (t(3),)
+
+
+@agrees()
+def test_data_of_an_input_is_written_in_an_inlined_function():
+    """The break is in the inner function: what comes before it stays compiled."""
+    w = nn.Parameter(t(3))
+
+    def clipped(x):
+        y = torch.tanh(x * 2) + w.detach() * 0
+        w.data.clamp_(-0.5, 0.5)
+        return y * w
+
+    def f(x):
+        z = clipped(x + 1)
+        return clipped(z).sum(), w
+
+    return f, (t(3),)
+
+
+def test_a_break_at_data_is_at_its_line():
+    w = nn.Parameter(t(3))
+
+    def clipped(x):
+        y = torch.tanh(x * 2) * w
+        w.data.clamp_(-0.5, 0.5)
+        return y * w
+
+    def f(x):
+        return clipped(x + 1) * 2
+
+    run = jit(f)
+    run(t(3))
+    report = run.report()
+    assert report.break_count == 1 and report.graph_count == 2, report
+    assert "w.data.clamp_(-0.5, 0.5)" in str(report)
