@@ -79,6 +79,7 @@ class Warns(Break):
 
     def __init__(self, warning: Warning) -> None:
         super().__init__("GB103", f"a warning: {warning}")
+        self.warning = warning
 
 
 class LooksAtFrame(Break):

@@ -488,7 +488,7 @@ def get_item(m: Machine, value: Value, index: Value) -> Value:
         value, rest = indexing.selected(m, value, index)
         if rest is None:
             return value
-        return calls.call_operator(m, operator.getitem, [value, rest])
+        return indexing.by_list(m, operator.getitem, [value, rest])
     if isinstance(value, Array):
         return numpy_arrays.operate(m, operator.getitem, [value, index])
     found = containers.get_item(m, value, index)
@@ -514,7 +514,12 @@ def _class_item(m: Machine, value: Obj, index: Value) -> Value:
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
     if isinstance(value, Tensor):
         value, rest = indexing.selected(m, value, index)
-        calls.set_tensor_item(m, value, rest or Const(...), item)
+        place = rest or Const(...)
+        if isinstance(place, Sequence) and place.cls is list:
+            calls.hold_operator(m, operator.setitem, [value])
+            indexing.by_list(m, operator.setitem, [value, place, item])
+        else:
+            calls.set_tensor_item(m, value, place, item)
     elif isinstance(value, Array):
         numpy_arrays.operate(m, operator.setitem, [value, index, item])
     elif not container_methods.set_item(m, value, index, item):

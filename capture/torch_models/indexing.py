@@ -9,16 +9,18 @@ in `capture.operations.operators`.
 
 from __future__ import annotations
 
+import _warnings
 import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..breaks import Warns
 from ..data_model import data_numbers
 from ..data_model.container_iterators import over_items
 from ..data_model.iteration import ITERABLES
 from ..values import containers, symbolic_numbers
-from ..values.value import Const, Iterator, Sequence, Slice, Tensor, Value
+from ..values.value import Const, Iterator, Obj, Sequence, Slice, Tensor, Value
 from . import calls
 
 if TYPE_CHECKING:
@@ -77,6 +79,25 @@ def _within(m: Machine, value: Tensor, at: Value) -> bool:
         return False
     facts = symbolic_numbers.with_where(m)
     return bool(facts.require("<", place, size)) and bool(facts.require(">=", place, -size))
+
+
+def by_list(m: Machine, fn: Any, args: list[Value]) -> Value:
+    """fn(tensor, index, *rest), an operator of items; torch takes some lists as tuples, and warns
+    each time."""
+    index = args[1]
+    if not isinstance(index, Sequence) or index.cls is not list or m.modes or m.inner:
+        return calls.call_operator(m, fn, args)
+    try:
+        return calls.call_operator(m, fn, args)
+    except Warns as stop:
+        text = str(stop.warning)
+        if not text.startswith("Using a non-tuple sequence for multidimensional indexing"):
+            raise
+        kind = type(stop.warning)
+    items = Sequence(list(containers.sequence_items(m, index)), tuple)
+    found = calls.call_operator(m, fn, [args[0], items, *args[2:]])
+    m.call(Obj(_warnings.warn), [Const(text), Obj(kind)], {})
+    return found
 
 
 def _unbind(tensor: Any) -> Any:

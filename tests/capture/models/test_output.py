@@ -413,3 +413,14 @@ def test_a_warning_of_torch_in_a_block_of_filters():
         run = jit(f)
         assert torch.equal(run(t(2, 2)), f(t(2, 2)))
     assert not kept
+
+
+def test_an_index_that_torch_warns_about_each_time():
+    def f(x):
+        some = [slice(None)] * 2
+        some[1] = slice(0, 2)
+        y = x[some] * 2
+        y[[slice(None), 0]] = 5
+        return y + x[[[0, 1], [1, 2]]] + x[[0, 1]].sum()
+
+    same(f, t(2, 3))
