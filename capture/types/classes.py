@@ -12,6 +12,7 @@ import abc
 import builtins
 import collections
 import contextlib
+import dataclasses
 import functools
 import os
 import types
@@ -205,6 +206,11 @@ def _type(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1:
         raise Break("GB126", "a class is made")
     return attributes.type_of(m, args[0])
+
+
+@models(builtins.__build_class__, collections.namedtuple, dataclasses.make_dataclass)
+def _class_is_made(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    raise Break("GB126", "a class is defined")
 
 
 @models(super)
