@@ -158,9 +158,7 @@ def capture(
         except Restart:
             continue
         except (ExceptionLeaves, ArrayShares, MustBePython) as leaves:
-            begun = getattr(leaves, "begun", None)
-            if begun is not None and known.resumes_inside and begun not in known.refused:
-                known.refused[begun] = leaves.code, leaves.reason
+            if known.refuse(leaves):
                 continue
             where = decode(frame.code).instrs[leaves.index].where
             stop = known.forced[leaves.index] = Break(leaves.code, leaves.reason, where)
@@ -219,6 +217,14 @@ class _Known:
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
     walks_generators: bool = True
     resumes_inside: bool = True
+
+    def refuse(self, leaves: Any) -> bool:
+        """Note an instruction of an inlined function that Python must run; False for the root."""
+        begun = getattr(leaves, "begun", None)
+        if begun is None or not self.resumes_inside or begun in self.refused:
+            return False
+        self.refused[begun] = leaves.code, leaves.reason
+        return True
 
     def forget(self) -> None:
         """Forget what is known of inlined functions: the next walk takes other steps."""

@@ -514,12 +514,7 @@ def _class_item(m: Machine, value: Obj, index: Value) -> Value:
 def set_item(m: Machine, value: Value, index: Value, item: Value) -> None:
     if isinstance(value, Tensor):
         value, rest = indexing.selected(m, value, index)
-        place = rest or Const(...)
-        if isinstance(place, Sequence) and place.cls is list:
-            calls.hold_operator(m, operator.setitem, [value])
-            indexing.by_list(m, operator.setitem, [value, place, item])
-        else:
-            calls.set_tensor_item(m, value, place, item)
+        indexing.set_item(m, value, rest or Const(...), item)
     elif isinstance(value, Array):
         numpy_arrays.operate(m, operator.setitem, [value, index, item])
     elif not container_methods.set_item(m, value, index, item):

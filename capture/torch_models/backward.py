@@ -86,6 +86,18 @@ def _put(m: Machine, value: Tensor, item: Value) -> None:
     m.journal.effects.append(SetAttr(value, "grad", item))
 
 
+def is_leaf(m: Machine, value: Tensor) -> bool:
+    """Whether a tensor has no history, where the walk can tell."""
+    if m.inner or m.modes:
+        raise Break(_CODE, "Tensor.is_leaf in a transform or under a mode")
+    needs = calls.tensor_attr(m, value, "requires_grad")
+    if isinstance(needs, Const) and needs.value is False:
+        return True
+    if value.source is not None:
+        raise Break(_CODE, "Tensor.is_leaf of an input that requires a gradient")
+    return value.ghost.grad_fn is None
+
+
 def _made_leaf(value: Tensor) -> bool:
     """Whether this is a leaf that the frame has made."""
     return value.source is None and value.ghost.requires_grad and value.ghost.grad_fn is None

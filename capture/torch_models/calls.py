@@ -108,7 +108,7 @@ _FACTS = frozenset(
     {
         "shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_meta", "is_sparse",
         "is_quantized", "is_mkldnn", "is_nested", "is_mps", "is_xpu", "itemsize", "nbytes",
-        "layout", "names", "requires_grad", "is_leaf", "is_sparse_csr",
+        "layout", "names", "requires_grad", "is_sparse_csr",
     }
 )  # fmt: skip
 _FACT_METHODS = frozenset(
@@ -451,8 +451,6 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
     if name in _FACTS:
         if name == "requires_grad" and m.inner and m.tracer.owns(value.ghost):
             m.inner[-1].asked.add(name)
-        if name == "is_leaf":
-            return Const(_is_leaf(m, value))
         if name == "names":
             raise Break("GB112", "Tensor.names")
         if name == "requires_grad" and value.source is None and not value.ghost.requires_grad:
@@ -473,13 +471,14 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if _no_grad(value):
             return call_torch(m, GETTERS[name], [value], {})
         return m.call(Obj(GETTERS[name]), [value], {})
-    if name == "grad_fn" and _is_leaf(m, value):
-        return Const(None)
-    if name == "grad":
+    if name in ("grad", "is_leaf", "grad_fn"):
         # `backward` imports this file
         from . import backward
 
-        return backward.read(m, value)
+        if name == "grad":
+            return backward.read(m, value)
+        leaf = backward.is_leaf(m, value)
+        return Const(leaf) if name == "is_leaf" else Const(None) if leaf else _refuse(name)
     known = getattr(torch.Tensor, name, None)
     if known is None:
         return _own_attr(m, value, name)
@@ -487,18 +486,6 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         own = _put_on(m, value, name)
         return BuiltinMethod(value, name) if own is None else own
     return _refuse(name)
-
-
-def _is_leaf(m: Machine, value: Tensor) -> bool:
-    """Whether a tensor has no history, where the walk can tell."""
-    if m.inner or m.modes:
-        raise Break("GB114", "Tensor.is_leaf in a transform or under a mode")
-    needs = tensor_attr(m, value, "requires_grad")
-    if isinstance(needs, Const) and needs.value is False:
-        return True
-    if value.source is not None:
-        raise Break("GB114", "Tensor.is_leaf of an input that requires a gradient")
-    return value.ghost.grad_fn is None
 
 
 def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
@@ -630,8 +617,3 @@ def hold_operator(m: Machine, fn: Callable[..., Any], args: list[Value]) -> None
             raw = of_class(m, cls, name)
             if type(raw) is types.FunctionType and not _is_torchs_own(raw):
                 raise Break("GB102", f"Tensor.{name}, which is the program's own")
-
-
-def set_tensor_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
-    hold_operator(m, operator.setitem, [value])
-    call_torch(m, operator.setitem, [value, index, item], {})

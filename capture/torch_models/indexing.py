@@ -100,6 +100,14 @@ def by_list(m: Machine, fn: Any, args: list[Value]) -> Value:
     return found
 
 
+def set_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
+    calls.hold_operator(m, operator.setitem, [value])
+    if isinstance(index, Sequence) and index.cls is list:
+        by_list(m, operator.setitem, [value, index, item])
+    else:
+        calls.call_torch(m, operator.setitem, [value, index, item], {})
+
+
 def _unbind(tensor: Any) -> Any:
     return tensor.unbind(0)
 
