@@ -490,7 +490,8 @@ def _parts(held: Any) -> Iterator[Any]:
     """What a dropped object may have kept alive: the items of a tuple, else the object itself."""
     if isinstance(held, Unread):
         held = held.read()
-        held = getattr(held, "origin", None) or getattr(held, "value", held)
+        origin = getattr(held, "origin", None)
+        held = getattr(held, "value", held) if origin is None else origin
     real = held.origin if isinstance(held, Sequence) else held
     if is_kind(real, tuple) and not safe_access.instance_dict(real):
         for item in tuple.__iter__(real):
