@@ -137,7 +137,7 @@ def forget(m: Machine) -> bool:
     """Make ordinary branches of the open bodies in the next walk; whether there are some."""
     m.not_skipped.update(one.place for one in m.open_bodies)
     if m.open_bodies:
-        m.stops.clear()
+        m.forget_steps()
     return bool(m.open_bodies)
 
 
@@ -164,7 +164,7 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
     results = [value.ghost._node for value in outputs]
     if m.root_tracer.needs_grad or not conditional.is_apart(nodes, results, read):
         m.not_skipped.update(m.has_bodies)
-        m.stops.clear()
+        m.forget_steps()
         raise Restart
 
 

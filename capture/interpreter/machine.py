@@ -312,6 +312,11 @@ class Machine:
         if type(held) not in wrapping.CONST_TYPES:
             self.journal.gone.append(held)
 
+    def forget_steps(self) -> None:
+        """Forget what is known of inlined functions by its step: the next walk takes others."""
+        self.stops.clear()
+        self.refused.clear()
+
     def may_be_gone(self, referent: Any) -> bool:
         """Whether something that the frame dropped may have kept this object alive."""
         if self.journal.gone and self._is_held(referent):
