@@ -89,10 +89,11 @@ def _busy(check: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _measure(runs: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    from .steady_state import _rounds
+    from .steady_state import interleaved
 
     return {
-        name: statistics.median(times) for name, (_, times) in _rounds(runs, rounds, 0.004).items()
+        name: statistics.median(times)
+        for name, (_, times) in interleaved(runs, rounds, 0.004).items()
     }
 
 

@@ -23,9 +23,15 @@ class Results:
     """`lines` are records, and rows of first calls, in the order in which they came."""
 
     def __init__(
-        self, head: dict[str, Any], path: Path | None = None, *, resume: bool = False
+        self,
+        head: dict[str, Any],
+        path: Path | None = None,
+        *,
+        resume: bool = False,
+        may_differ: tuple[str, ...] = (),
     ) -> None:
-        """Without a path nothing is written. An existing file is gone on with, or refused."""
+        """Without a path nothing is written. An existing file is gone on with, or refused. `may_differ`: facts of the machine,
+        beside MAY_DIFFER, that the lines tell themselves."""
         self.head, self.path = head, path
         self.lines: list[dict[str, Any]] = []
         if path is None:
@@ -37,7 +43,7 @@ class Results:
         if not resume:
             raise ResultsError(f"{path} exists: go on with --resume, or choose another folder")
         before, self.lines = load(path)
-        if changed := _changed(before, head):
+        if changed := _changed(before, head, (*MAY_DIFFER, *may_differ)):
             raise ResultsError(f"{path} is of another run: {', '.join(changed)} differ")
         self.head = before
         self._write_whole()
@@ -66,8 +72,8 @@ def load(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return json.loads(head), [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-def _changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _changed(before: dict[str, Any], now: dict[str, Any], may_differ: tuple[str, ...]) -> list[str]:
     pairs = [(name, before["settings"].get(name), value) for name, value in now["settings"].items()]
     pairs += [(name, before["machine"].get(name), value) for name, value in now["machine"].items()
-              if name not in MAY_DIFFER]  # fmt: skip
+              if name not in may_differ]  # fmt: skip
     return [name for name, old, new in pairs if json.loads(json.dumps(new)) != old]

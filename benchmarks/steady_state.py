@@ -84,7 +84,7 @@ def measure(
     for one in ready.values():
         one.run()  # a step's first calls make an optimizer's states: none of that is looked at
     memory = {system: peak(one.run) for system, one in ready.items()}
-    samples = _rounds({s: one.run for s, one in ready.items()}, rounds, sample_seconds)
+    samples = interleaved({s: one.run for s, one in ready.items()}, rounds, sample_seconds)
     results = {}
     for system in systems:
         if system in problems:
@@ -184,9 +184,10 @@ def _ratios(times: dict[str, list[float]]) -> dict[str, tuple[float, float, floa
     }
 
 
-def _rounds(
+def interleaved(
     runs: dict[str, Callable[[], Any]], rounds: int, sample_seconds: float
 ) -> dict[str, tuple[int, list[float]]]:
+    """System -> (calls of a sample, microseconds a call in each round); the systems take turns."""
     calls = {system: _calls_for(run, sample_seconds) for system, run in runs.items()}
     times: dict[str, list[float]] = {system: [] for system in runs}
     order = list(runs)

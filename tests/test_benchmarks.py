@@ -47,6 +47,70 @@ def test_what_recording_costs_is_told(tmp_path):
         assert seen[name]["low"] <= seen[name]["percent"] <= seen[name]["high"]
 
 
+def test_zoo_of_two_models_and_going_on(tmp_path):
+    out, table = tmp_path / "own.jsonl", tmp_path / "own.md"
+    words = ["--out", str(out), "--table", str(table), "--peer"]
+
+    def zoo(*names: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.zoo", "own", *names, *words], cwd=ROOT, capture_output=True, text=True,
+            timeout=120, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    assert "words: inference: right, one graph" in zoo("words")
+    seen = zoo()
+    assert "words:" not in seen and "branching: inference: right, 1 break," in seen
+    words_, branching = [json.loads(text) for text in out.read_text().splitlines()[1:]]
+    assert (words_["name"], branching["name"]) == ("words", "branching")
+    for part in ("inference", "training", "generate"):
+        found, peer = words_[part], words_["peer"][part]
+        assert found["right"] == peer["right"] == "equal" and found["breaks"] == []
+        assert found["graphs"][0] == 1 <= peer["graphs"][0]
+        assert found["ratios"] and found["eager_us"] > 0
+    (row,) = branching["inference"]["breaks"]
+    assert row["code"] == "GB105" and row["where"].startswith("own.py:")
+    assert "generate" not in branching and branching["peer"]["training"]["breaks"]
+    text = table.read_text()
+    assert "2 models, 2 built." in text
+    assert "| inference | 2 | 2 (100%) | 1 (50%) |" in text and "| GB105 | 1 | 1 | 0 |" in text
+
+
+def test_zoo_tells_what_is_wrong(bench):
+    table, values = bench("zoo.table"), bench("zoo.values")
+    part = {"right": "equal", "raises": False, "graphs": [1, 2], "breaks": [], "faults": []}
+    wrong = part | {"right": ["(2, 8): value 0: (2,) is off by 1"]}
+    slow = part | {"ratios": [1.2, 1.3, 1.06], "eager_us": 10.0}
+    quick = part | {"ratios": [1.2, 0.9], "eager_us": 10.0}
+    records = [
+        {"name": "a", "arguments": ["x"], "inference": wrong, "training": slow},
+        {"name": "b", "arguments": ["x"], "inference": quick, "training": part | {"raises": True}},
+        {"name": "c", "problem": "ValueError: too small"},
+    ]
+    assert [table.differs(record) for record in records] == [True, False, False]
+    text = table.markdown(records)
+    assert "3 models, 2 built." in text and "- c: ValueError: too small" in text
+    assert "| inference | 2 | 1 (50%) | 2 (100%) | 0 |" in text
+    assert "| training | 1 | 1 (100%) | 1 (100%) | 1 |" in text
+    assert "- a, training: 1.06 of eager's 10.0 us" in text and "- b" not in text
+    x = torch.ones(2, 3)
+    assert values.difference({"y": x}, {"y": x.clone()}) == ""
+    assert "off by 1" in values.difference({"y": x}, {"y": x * 2})
+    assert "float64" in values.difference([x.double()], [x])
+    assert values.difference([x.t().contiguous().t()], [x]) and values.difference((x,), [x])
+
+
+def test_zoo_outlives_a_model_that_ends_its_process(bench):
+    in_a_process = bench("zoo.processes").in_a_process
+
+    def work(tell):
+        tell(arguments=["x"])
+        os.abort()
+
+    found = in_a_process(work, 20)
+    assert found["arguments"] == ["x"] and found["problem"] == "ended with -6"
+
+
 def test_interval_of_a_median(bench):
     interval = bench("events").interval
     assert interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)

@@ -1,12 +1,11 @@
-"""Models of small configurations, and tensors for the arguments of their `forward`.
+"""Tensors for the arguments of `forward` of the transformers library.
 
-In: the name of an architecture. Out: a `Case`, the model with a combination of arguments that plain Python accepts in two sizes. An argument that
-is known by its name has one or several forms; combinations are tried until one is accepted. Called by `compare`.
+In: the name of an argument and a configuration. Out: the tensors that it may want, the likeliest first. `combinations` lists which arguments
+are given together, in which forms. Called by `transformers_models`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import itertools
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .small import VARIANTS, VOCABULARY, shrink
+from .small import VOCABULARY
 
 SIZES = ((2, 8), (3, 13))  # (batch, length)
 # Arguments that are given together; those that `forward` does not have are left out.
@@ -26,69 +25,16 @@ GROUPS = (
 )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """`forms`: (argument, number of its form)."""
-
-    model: torch.nn.Module
-    config: Any
-    forms: tuple[tuple[str, int], ...]
-
-    @property
-    def maskable(self) -> bool:
-        """Whether masks make another call."""
-        one = self.arguments(SIZES[0], masked=True, seed=0)
-        return "attention_mask" in one
-
-    def arguments(self, size: tuple[int, int], masked: bool, seed: int) -> dict[str, Any]:
-        torch.manual_seed(seed)
-        made = {name: forms(name, self.config, *size)[number] for name, number in self.forms}
-        if masked and "input_ids" in made and made["input_ids"].dim() == 2 and "attention_mask" in parameters(self.model):  # fmt: skip
-            made["attention_mask"] = mask = torch.ones(size, dtype=torch.long)
-            mask[1:, size[1] - 3 :] = 0  # padding
-        dtype = next(iter(self.model.parameters())).dtype
-        return {key: x.to(dtype) if x.is_floating_point() else x for key, x in made.items()}
-
-
 def parameters(model: Any) -> Any:
     return inspect.signature(model.forward).parameters
-
-
-def prepared(name: str) -> Case:
-    """The first variant that plain Python accepts. Raises what the first one raised where it accepts none."""
-    from transformers import CONFIG_MAPPING, MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING, MODEL_MAPPING
-
-    kind = CONFIG_MAPPING[name]
-    chosen = (MODEL_MAPPING if kind in MODEL_MAPPING else MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING)[kind]
-    problem: Exception | None = None
-    for variant in VARIANTS:
-        try:
-            torch.manual_seed(0)
-            config = shrink(kind, variant)
-            model = (chosen[0] if isinstance(chosen, list | tuple) else chosen)(config).float().eval()  # fmt: skip
-        except Exception as error:
-            problem = problem or error
-            continue
-        with torch.no_grad():
-            for weight in model.parameters():  # none stays 0 or 1, which would hide a mistake
-                weight.add_(torch.randn_like(weight) * 0.02)
-        for combination in combinations(model, config):
-            case = Case(model, config, combination)
-            try:
-                for size, masked in itertools.product(SIZES, (False, True)):
-                    with torch.no_grad():
-                        model(**case.arguments(size, masked, seed=1))
-                return case
-            except Exception as error:
-                problem = problem or error
-    raise problem or ValueError("forward has no argument of a known name")
 
 
 def combinations(model: Any, config: Any) -> Iterator[tuple[tuple[str, int], ...]]:
     for group in GROUPS:
         known = [name for name in group if name in parameters(model)]
         counts = [range(len(forms(name, config, *SIZES[0]))) for name in known]
-        yield from (tuple(zip(known, numbers)) for numbers in itertools.product(*counts) if known)
+        if known:
+            yield from (tuple(zip(known, one, strict=True)) for one in itertools.product(*counts))
 
 
 def forms(name: str, config: Any, batch: int, length: int) -> list[torch.Tensor]:

@@ -1,7 +1,7 @@
 """Small configurations of the transformers library.
 
 In: a configuration class. Out: an instance that is small in all its parts. Numbers are chosen by the names of the constructor's parameters, so that no
-architecture needs an entry of its own; `VARIANTS` are further choices for those that the first one does not fit. Called by `inputs.prepared`.
+architecture needs an entry of its own; `VARIANTS` are further choices for those that the first one does not fit. Called by `transformers_models`.
 """
 
 from __future__ import annotations

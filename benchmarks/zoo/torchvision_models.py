@@ -1,0 +1,137 @@
+"""The models of torchvision with random weights, on small pictures: classification, segmentation, detection, video, optical flow.
+
+Needs `pip install torchvision` of the version that belongs to torch. Its C++ operators need the same build of torch; where they
+cannot be loaded, `nms`, the one that has no form in Python there, is given one by `load`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from .case import Case, Given, Size, disturbed, fitting, without_dropout
+
+NEEDS = "torchvision"
+LARGEST = 45_000_000  # parameters
+SIDES = (64, 96, 128, 224, 299)
+BATCHES = (2, 3)
+
+
+def load() -> None:
+    """`import torchvision`, also beside a build of torch that its library of operators was not made for."""
+    import importlib.util
+
+    if importlib.util.find_spec("torchvision") is None:
+        raise ImportError("torchvision is not installed")
+    try:
+        import torchvision
+    except RuntimeError:  # its fake operators are registered although there are none
+        _define_operators()
+        import torchvision
+    if not torchvision.extension._has_ops():
+        torchvision.ops.boxes._assert_has_ops = lambda: None
+
+
+_OPERATORS: list[torch.library.Library] = []
+
+
+def _define_operators() -> None:
+    """The operators that `_meta_registrations` expects; models call the first one, whose kernel is in Python here."""
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.impl("nms", _nms, "CPU")
+    _OPERATORS.append(library)  # it ends with the object
+
+
+def _nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Boxes by descending score, each kept if it overlaps no kept one by more than the threshold."""
+    order = scores.argsort(descending=True, stable=True)
+    boxes = boxes[order]
+    low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
+    high = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
+    shared = (high - low).clamp(min=0).prod(-1)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
+    over = (shared / (areas[:, None] + areas - shared) > threshold).tolist()
+    kept: list[int] = []
+    for number, row in enumerate(over):
+        if not any(row[other] for other in kept):
+            kept.append(number)
+    return order[torch.tensor(kept, dtype=torch.long)]
+
+
+def names() -> list[str]:
+    """Those that are not too large, and the smallest of each file. Weights of quantized ones are no floats: they are left out."""
+    import torchvision
+
+    sizes: dict[str, dict[str, int]] = {}
+    for name in torchvision.models.list_models():
+        if not name.startswith("quantized"):
+            known = torchvision.models.get_model_weights(name)
+            file = torchvision.models.get_model_builder(name).__module__
+            sizes.setdefault(file, {})[name] = min(one.meta["num_params"] for one in known)
+    return [
+        name
+        for own in sizes.values()
+        for name, size in own.items()
+        if size <= max(LARGEST, min(own.values()))
+    ]
+
+
+def _bare(name: str) -> dict[str, Any]:
+    """No weights are downloaded, those of a backbone neither."""
+    import torchvision
+
+    known = inspect.signature(torchvision.models.get_model_builder(name)).parameters
+    return {key: None for key in ("weights", "weights_backbone") if key in known}
+
+
+def prepared(name: str) -> Case:
+    import torchvision
+
+    kind = torchvision.models.get_model_builder(name).__module__
+    if ".detection" in kind:
+        return fitting(lambda side: _detection(name, side), SIDES[1:])
+    channels = (3, 16) if ".video" in kind else (3,)
+    pair = 2 if ".optical_flow" in kind else 1
+    return fitting(lambda side: _pictures(name, (*channels, side, side), pair), SIDES)
+
+
+def _made(name: str, **options: Any) -> torch.nn.Module:
+    import torchvision
+
+    torch.manual_seed(0)
+    model = torchvision.models.get_model(name, **_bare(name), **options)
+    return disturbed(without_dropout(model))
+
+
+def _pictures(name: str, shape: tuple[int, ...], count: int) -> Case:
+    def make(size: Size, masked: bool) -> Given:
+        return tuple(torch.randn(size[0], *shape) for _ in range(count)), {}
+
+    sizes = tuple((batch, shape[-1]) for batch in BATCHES)
+    try:
+        model = _made(name, image_size=shape[-1])
+    except (TypeError, ValueError):
+        model = _made(name)
+    return Case(model, make, sizes)  # type: ignore[arg-type]
+
+
+def _detection(name: str, side: int) -> Case:
+    """Lists of pictures, and in training what is on them."""
+
+    def make(size: Size, masked: bool) -> Given:
+        low = torch.rand(size[0], 3, 2) * side / 2
+        boxes = torch.cat([low, low + side / 8 + torch.rand(size[0], 3, 2) * side / 4], -1)
+        points = torch.cat([low[:, :, None].repeat(1, 1, 17, 1), torch.ones(size[0], 3, 17, 1)], -1)
+        targets = [
+            {"boxes": box, "labels": torch.ones(3, dtype=torch.long), "keypoints": point,
+             "masks": (torch.rand(3, side, side) > 0.5).to(torch.uint8)}
+            for box, point in zip(boxes, points, strict=True)
+        ]  # fmt: skip
+        return ([torch.rand(3, side, side) for _ in boxes], targets), {}
+
+    model = _made(name, **({} if name.startswith("ssd") else {"min_size": side, "max_size": side}))
+    return Case(model, make, tuple((batch, side) for batch in BATCHES))  # type: ignore[arg-type]
