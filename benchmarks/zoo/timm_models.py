@@ -1,6 +1,6 @@
 """The image models of timm with random weights: the smallest of each of its module files, on the smallest pictures that it takes.
 
-Needs `pip install timm`, and torchvision with it (see `torchvision_models`).
+Needs `pip install timm`, and torchvision with it (see `torchvision_import`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from . import torchvision_models
 from .case import Case, Given, Size, disturbed, fitting, without_dropout
+from .torchvision_import import load as load_torchvision
 
 NEEDS = "timm"
 SIDES = (64, 96, 128, 192, 224, 256)
@@ -22,7 +22,7 @@ CANDIDATES = 3
 
 
 def load() -> None:
-    torchvision_models.load()
+    load_torchvision()
     import timm  # noqa: F401
 
 

@@ -1,7 +1,6 @@
 """The models of torchvision with random weights, on small pictures: classification, segmentation, detection, video, optical flow.
 
-Needs `pip install torchvision` of the version that belongs to torch. Its C++ operators need the same build of torch; where they
-cannot be loaded, `nms`, the one that has no form in Python there, is given one by `load`.
+Needs `pip install torchvision` of the version that belongs to torch.
 """
 
 from __future__ import annotations
@@ -12,54 +11,14 @@ from typing import Any
 import torch
 
 from .case import Case, Given, Size, disturbed, fitting, without_dropout
+from .torchvision_import import load
+
+__all__ = ["NEEDS", "load", "names", "prepared"]
 
 NEEDS = "torchvision"
 LARGEST = 45_000_000  # parameters
 SIDES = (64, 96, 128, 224, 299)
 BATCHES = (2, 3)
-
-
-def load() -> None:
-    """`import torchvision`, also beside a build of torch that its library of operators was not made for."""
-    import importlib.util
-
-    if importlib.util.find_spec("torchvision") is None:
-        raise ImportError("torchvision is not installed")
-    try:
-        import torchvision
-    except RuntimeError:  # its fake operators are registered although there are none
-        _define_operators()
-        import torchvision
-    if not torchvision.extension._has_ops():
-        torchvision.ops.boxes._assert_has_ops = lambda: None
-
-
-_OPERATORS: list[torch.library.Library] = []
-
-
-def _define_operators() -> None:
-    """The operators that `_meta_registrations` expects; models call the first one, whose kernel is in Python here."""
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.impl("nms", _nms, "CPU")
-    _OPERATORS.append(library)  # it ends with the object
-
-
-def _nms(boxes: torch.Tensor, scores: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Boxes by descending score, each kept if it overlaps no kept one by more than the threshold."""
-    order = scores.argsort(descending=True, stable=True)
-    boxes = boxes[order]
-    low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
-    high = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
-    shared = (high - low).clamp(min=0).prod(-1)
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(-1)
-    over = (shared / (areas[:, None] + areas - shared) > threshold).tolist()
-    kept: list[int] = []
-    for number, row in enumerate(over):
-        if not any(row[other] for other in kept):
-            kept.append(number)
-    return order[torch.tensor(kept, dtype=torch.long)]
 
 
 def names() -> list[str]:

@@ -6,6 +6,7 @@ inputs are made for the names of the arguments of `forward` (`forms`), and the f
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from typing import Any
@@ -16,12 +17,15 @@ from .case import Case, Given, Size, disturbed, fitting
 from .forms import SIZES, combinations, forms, parameters
 from .looks import TOKENS
 from .small import VARIANTS, shrink
+from .torchvision_import import load as load_torchvision
 
 NEEDS = "transformers==4.57.6"
 
 
 def load() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
+    with contextlib.suppress(ImportError):  # a few models have a backbone of theirs
+        load_torchvision()
     import transformers
     import transformers.generation
     import transformers.modeling_utils
