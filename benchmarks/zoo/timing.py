@@ -7,6 +7,7 @@ called slower only if it is slower each time.
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,19 +16,23 @@ from ..steady_state import interleaved
 CALLS = 10
 SLOWER = 1.05
 TIMES = 3
-ROUNDS = 9
+ROUNDS = (3, 9)  # the fewest, and the most, as far as SECONDS allow
 SAMPLE_SECONDS = 0.01
+SECONDS = 2.0
 
 
 def beside(ours: Callable[[], Any], eager: Callable[[], Any]) -> dict[str, Any]:
     """`ratios`: of each measurement, the last one below `SLOWER` if there is one."""
     runs = {"graftjit": ours, "eager": eager}
-    for _ in range(CALLS):
-        for run in runs.values():
+    for run in runs.values():
+        for _ in range(CALLS):
+            began = time.perf_counter()
             run()
+    took = max(time.perf_counter() - began, SAMPLE_SECONDS) * len(runs)
+    rounds = min(max(round(SECONDS / took), ROUNDS[0]), ROUNDS[1])
     found: dict[str, Any] = {"ratios": []}
     for _ in range(TIMES):
-        samples = interleaved(runs, ROUNDS, SAMPLE_SECONDS)
+        samples = interleaved(runs, rounds, SAMPLE_SECONDS)
         times = {system: statistics.median(times) for system, (_calls, times) in samples.items()}
         found |= {f"{system}_us": round(us, 1) for system, us in times.items()}
         pairs = zip(samples["graftjit"][1], samples["eager"][1], strict=True)
