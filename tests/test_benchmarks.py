@@ -100,6 +100,65 @@ def test_zoo_tells_what_is_wrong(bench):
     assert values.difference([x.t().contiguous().t()], [x]) and values.difference((x,), [x])
 
 
+class _Off:
+    """A system whose results are off by `much` in these dtypes."""
+
+    def __init__(self, much, *dtypes):
+        self.much, self.dtypes = much, dtypes
+
+    def wrap(self, model):
+        def off(_module, _inputs, result):
+            return result + self.much * (result.dtype in self.dtypes)
+
+        model.register_forward_hook(off)
+        return model
+
+    def graphs(self, wrapped):
+        return 1
+
+    def told(self, wrapped):
+        return {"breaks": []}
+
+
+@pytest.mark.parametrize(
+    ("system", "right"),
+    [
+        (_Off(0), True),
+        (_Off(1e-3, torch.float32), True),
+        (_Off(1e-3, torch.float32, torch.float64), False),
+    ],
+)
+def test_zoo_looks_in_float64_at_what_differs(bench, system, right):
+    looks, told = bench("zoo.looks"), {}
+    looks.look(bench("zoo.own").prepared("words"), system, lambda **found: told.update(found), times=False)  # fmt: skip
+    assert torch.get_default_dtype() == torch.float32
+    assert (told["inference"]["right"] == "equal") == right
+    assert ("rounding" in told["inference"]) == (right and system.much > 0)
+    assert told["generate"]["right"] == "equal"
+
+
+def test_zoo_of_a_model_that_has_no_float64(bench):
+    """What roundings of its weights change in plain Python too is no fault."""
+    case, looks = bench("zoo.case"), bench("zoo.looks")
+
+    class Single(torch.nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.layer, self.factor = torch.nn.Linear(8, 8), factor
+
+        def forward(self, x):
+            x = self.layer(x)
+            if x.dtype != torch.float32:
+                raise TypeError("float32 alone")
+            return torch.sin(x * self.factor)
+
+    for factor, right in ((1.0, False), (1e5, True)):
+        one = case.Case(Single(factor), lambda size, masked: ((torch.rand(size),), {}), ((2, 8), (3, 8)))  # fmt: skip
+        told = {}
+        looks.look(one, _Off(1e-2, torch.float32), lambda told=told, **found: told.update(found), times=False)  # fmt: skip
+        assert (told["inference"]["right"] == "equal") == right
+
+
 def test_zoo_outlives_a_model_that_ends_its_process(bench):
     in_a_process = bench("zoo.processes").in_a_process
 

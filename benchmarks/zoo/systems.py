@@ -74,5 +74,25 @@ class Peer:
         return {"breaks": [{"code": "break", "reason": _first(text), "where": ""} for text in seen]}
 
 
+class Shaken:
+    """Plain Python with each weight a few roundings away: what differs with it is no fault of a compiler's."""
+
+    name = "rounding"
+
+    def wrap(self, model: torch.nn.Module) -> Any:
+        shaken = copy.deepcopy(model)
+        torch.manual_seed(3)
+        with torch.no_grad():
+            for weight in shaken.parameters():
+                weight.mul_(1 + torch.randn_like(weight) * 4 * torch.finfo(weight.dtype).eps)
+        return shaken
+
+    def graphs(self, wrapped: Any) -> int:
+        return 0
+
+    def told(self, wrapped: Any) -> Told:
+        return {"breaks": []}
+
+
 def _first(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+", "0x", text.strip().splitlines()[0])[:160] if text.strip() else ""
