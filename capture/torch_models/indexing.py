@@ -1,9 +1,9 @@
-"""Iteration over tensors, and indexing with an int that varies: `x[i]`, `x[i, 2:]`, `x[i] = y`.
+"""Iteration over tensors, and indexing with an int that varies: `x[i]`, `x[:, i, 2:]`, `x[i] = y`.
 
 A whole number in a tensor, as an index or as a bound of a slice, is such an int: torch reads it.
-torch's own indexing takes plain numbers. A first index of this kind becomes `select` along
-dimension 0, whose result is indexed by the rest. A guard holds it within the dimension, where
-select and indexing agree. Any other index of a tensor is recorded as a torch call: see `get_item`
+torch's own indexing takes plain numbers. An index of this kind becomes `select` along its
+dimension, whose result is indexed by the rest: torch, too, selects for each int before it gathers
+by tensors. A guard holds it within the dimension, where select and indexing agree. Any other index of a tensor is recorded as a torch call: see `get_item`
 in `capture.operations.operators`.
 """
 
@@ -37,18 +37,50 @@ def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | N
         read = [_read(m, part) for part in parts]
         index = read[0] if parts[0] is index else Sequence(read, tuple)
         parts = read
-    while parts and symbolic_numbers.is_whole(parts[0]) and not m.modes:
-        if not _within(m, value, parts[0]):
+    while not m.modes:
+        place = next((at for at, part in enumerate(parts) if symbolic_numbers.is_whole(part)), None)
+        dim = None if place is None else _dimension(value, parts, place)
+        if place is None or dim is None or not _within(m, value, dim, parts[place]):
             break
         calls.hold_operator(m, operator.getitem, [value])
-        made = calls.call_torch(m, torch.Tensor.select, [value, Const(0), parts[0]], {})
+        made = calls.call_torch(m, torch.Tensor.select, [value, Const(dim), parts[place]], {})
         assert isinstance(made, Tensor)
         value = made
-        parts = parts[1:]
+        parts = [*parts[:place], *parts[place + 1 :]]
         if not parts:
             return value, None
         index = Sequence(list(parts), tuple)
     return value, index
+
+
+def _dimension(value: Tensor, parts: list[Value], place: int) -> int | None:
+    """The dimension that the index at `place` is for; None where that is left to torch."""
+    counts = [_consumed(part) for part in parts]
+    dots = [at for at, part in enumerate(parts) if _is(part, ...)]
+    if dots and dots[0] < place:
+        after = counts[place:]
+        between = counts[dots[0] + 1 : place]
+        if None in after + between or len(dots) > 1:
+            return None
+        return value.ghost.dim() - sum(filter(None, after))
+    before = counts[:place]
+    return None if None in before else sum(filter(None, before))
+
+
+def _consumed(part: Value) -> int | None:
+    """How many dimensions a part of an index is for; None for masks and lists."""
+    if symbolic_numbers.is_whole(part) or isinstance(part, Slice):
+        return 1
+    if isinstance(part, Tensor):
+        return 1 if part.ghost.dtype in _WHOLE else None
+    if isinstance(part, Const) and type(part.value) is int:
+        return 1
+    return 0 if _is(part, None) or _is(part, ...) else None
+
+
+def _is(part: Value, what: Any) -> bool:
+    """Whether a part is this constant. A number that varies is not asked, which would bind it."""
+    return not symbolic_numbers.is_number(part) and isinstance(part, Const) and part.value is what
 
 
 def _read(m: Machine, part: Value) -> Value:
@@ -70,11 +102,12 @@ def _number(m: Machine, value: Tensor) -> Value:
     return value if found is None else found
 
 
-def _within(m: Machine, value: Tensor, at: Value) -> bool:
-    if value.cls not in (torch.Tensor, torch.nn.Parameter) or not value.ghost.dim():
+def _within(m: Machine, value: Tensor, dim: int, at: Value) -> bool:
+    plain = value.cls in (torch.Tensor, torch.nn.Parameter)
+    if not plain or not 0 <= dim < value.ghost.dim():
         return False
     place: Any = symbolic_numbers.operand(m, at)
-    size = symbolic_numbers.operand(m, calls.from_result(m, value.ghost.shape[0]))
+    size = symbolic_numbers.operand(m, calls.from_result(m, value.ghost.shape[dim]))
     if not symbolic_numbers.varies(m, place, size):
         return False
     facts = symbolic_numbers.with_where(m)

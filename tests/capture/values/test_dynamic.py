@@ -563,6 +563,30 @@ def test_items_written_at_places_that_vary(level: str) -> None:
     agree_dynamic(write, calls, 8, level)
 
 
+@pytest.mark.parametrize(
+    "index",
+    ["x[:, i]", "x[..., i]", "x[..., i, 1:]", "x[0, i]", "x[None, ..., -i, None, 1:]", "x[:, i, t]",
+     "x[t, :, i - 1]", "x[i, i + 1, i:]"],
+)  # fmt: skip
+def test_a_number_that_varies_in_any_place_of_an_index(index: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def read(x, i, t):\n    return {index} * 2", scope)
+    calls = [(torch.randn(8, 9, 10), i, torch.tensor([0, 2, 1])) for i in (2, 3, 4, 5, 6)]
+    agree_dynamic(scope["read"], calls, 3, "O1")
+
+
+def test_a_number_that_varies_behind_a_mask_or_a_list() -> None:
+    """How many dimensions those are for is torch's to say."""
+
+    def read(x, i, mask):
+        return x[[0, 1], i].sum(), x[mask, i] * 2, x[..., i, mask[0]] * 2
+
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[0, 1] = False
+    calls = [(torch.randn(4, 4, 4), i, mask) for i in (0, 1, 2, 3)]
+    agree_dynamic(read, calls, 99, "O1")
+
+
 def test_the_body_of_a_long_loop_computes_with_its_step() -> None:
     """The body is a frame of its own after 64 steps."""
 
