@@ -159,6 +159,21 @@ def test_zoo_of_a_model_that_has_no_float64(bench):
         assert (told["inference"]["right"] == "equal") == right
 
 
+def test_zoo_shrinks_configurations_by_the_names_of_their_numbers(bench):
+    small = bench("zoo.small")
+    numbers = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000, "depths": [3, 4], "num_heads": [8, 8],
+               "attention_dropout": 0.1, "bos_token_id": 31999, "hidden_sizes": [64, 128]}  # fmt: skip
+    first, counts = (
+        {name: small.small(name, value, variant) for name, value in numbers.items()}
+        for variant in (small.VARIANTS[0], small.ONLY_COUNTS)
+    )
+    both = {"num_hidden_layers": 2, "vocab_size": 99, "depths": [1, 1], "attention_dropout": 0.0}
+    assert {name: first[name] for name in both} == {name: counts[name] for name in both} == both
+    assert first["bos_token_id"] == counts["bos_token_id"] < 99
+    assert [first[name] for name in ("hidden_size", "num_heads", "hidden_sizes")] == [32, [2, 2], [16, 32]]  # fmt: skip
+    assert all(counts[name] == numbers[name] for name in ("hidden_size", "num_heads", "hidden_sizes"))  # fmt: skip
+
+
 def test_zoo_outlives_a_model_that_ends_its_process(bench):
     in_a_process = bench("zoo.processes").in_a_process
 

@@ -14,7 +14,7 @@ VOCABULARY = 99
 
 # A number becomes what is beside the first pattern that its name matches, if it is greater.
 NUMBERS: tuple[tuple[str, int], ...] = (
-    (r"type_vocab_sizes?|modality_type_vocab_size|.*experts_per_tok(en)?|moe_top_?k|n_group|topk_group", 2),
+    (r"type_vocab_sizes?|modality_type_vocab_size|.*experts_per_tok(en)?|moe_top_?k|moe_k|n_group|topk_group", 2),
     (r".*vocab.*size.*|.*_vocab|num_embeddings|n_token", VOCABULARY),
     (r"codebook_size", 64),  # a power of two
     (r"max_2d_position_embeddings|max_xpath.*", 128),
@@ -45,11 +45,15 @@ RANDOM = re.compile(r".*(dropout|drop_rate|drop_path|layerdrop|pdrop|dropatt|mas
 LAYERS = re.compile(r"depths?|.*(num_blocks|block_repeats|numb_of_layers|_layers)|layers_per_stage|n_attn_blocks")  # fmt: skip
 WIDTHS = re.compile(r"(?!.*(kernel|patch|pool|window|output|stride|image|train)).*(sizes|dims?|channels)")  # fmt: skip
 
+# The numbers whose change no architecture minds: those of layers, words and experts.
+COUNTS = re.compile(r".*vocab.*size.*|.*_vocab|.*(layers|n_layers?|num_blocks|depth|experts)|.*experts_per_tok(en)?|moe_top_?k|moe_k|n_group|topk_group")  # fmt: skip
+ONLY_COUNTS = {"": 0}
 VARIANTS: tuple[dict[str, int], ...] = (
     {},
     {"num_key_value_heads": 4, "head_dim": 8},
     {"hidden_size": 64, "d_model": 64, "image_size": 64, "patch_size": 16},
     {"image_size": 64, "hidden_size": 128, "d_model": 128, "num_hidden_layers": 4, "attention_window": 4},
+    ONLY_COUNTS,
 )  # fmt: skip
 
 
@@ -64,7 +68,8 @@ def shrink(kind: Any, variant: dict[str, int], given: Any = None) -> Any:
         if isinstance(part, PretrainedConfig):
             chosen[name] = shrink(type(part), variant, part)
         elif name not in DERIVED and parameter.default is not inspect.Parameter.empty:
-            value = small(name, parameter.default, variant) if part is not None else UNSET.get(name)
+            unset = None if variant is ONLY_COUNTS and name != "vocab_size" else UNSET.get(name)
+            value = small(name, parameter.default, variant) if part is not None else unset
             if value is not None and value != parameter.default:
                 chosen[name] = value
     try:  # most classes want their parts as dicts, some as objects
@@ -86,6 +91,8 @@ def small(name: str, value: Any, variant: dict[str, int]) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         if name.endswith(("token_id", "token_index", "_id")) and value >= VOCABULARY:
             return VOCABULARY - 9 + sum(map(ord, name)) % 9
+        if variant is ONLY_COUNTS and not COUNTS.fullmatch(name):
+            return value
         table = (number for pattern, number in NUMBERS if re.fullmatch(pattern, name) and number < value)  # fmt: skip
         return variant.get(name, next(table, value))
     if (
@@ -96,6 +103,8 @@ def small(name: str, value: Any, variant: dict[str, int]) -> Any:
         return value
     if LAYERS.fullmatch(name) and max(value) < 30 and "encode_proj" not in name:
         return type(value)([1] * len(value))
+    if variant is ONLY_COUNTS:
+        return value
     if name.endswith("heads"):
         return type(value)([min(item, 2) for item in value])
     if WIDTHS.fullmatch(name) and min(value) >= 16:

@@ -7,6 +7,7 @@ inputs are made for the names of the arguments of `forward` (`forms`), and the f
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import warnings
 from typing import Any
@@ -16,10 +17,11 @@ import torch
 from .case import Case, Given, Size, disturbed, fitting
 from .forms import SIZES, combinations, forms, parameters
 from .looks import TOKENS
-from .small import VARIANTS, shrink
+from .small import ONLY_COUNTS, VARIANTS, shrink
 from .torchvision_import import load as load_torchvision
 
 NEEDS = "transformers==4.57.6"
+LARGEST = 60_000_000  # parameters
 
 
 def load() -> None:
@@ -63,7 +65,18 @@ def _built(classes: Any, kind: Any, variant: dict[str, int]) -> tuple[Any, Any]:
     torch.manual_seed(0)
     config = shrink(kind, variant)
     cls = classes[0] if isinstance(classes, list | tuple) else classes
+    if variant is ONLY_COUNTS and _size(cls, config) > LARGEST:
+        raise ValueError("no small configuration of it is known")
     return disturbed(cls(config)), config
+
+
+def _size(cls: Any, config: Any) -> int:
+    """The number of parameters; 0 for a model that needs values while it is built."""
+    try:
+        with torch.device("meta"):
+            return sum(x.numel() for x in cls(copy.deepcopy(config)).parameters())
+    except (NotImplementedError, RuntimeError):
+        return 0
 
 
 def _case(model: Any, config: Any, combination: Any, kind: Any, variant: dict[str, int]) -> Case:
