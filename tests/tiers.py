@@ -46,6 +46,7 @@ SWEEPS = {
     "tests/dispatch/test_leaks.py": 4,  # 75 s
     "tests/distributed/test_divided.py": 3,  # 20 s
     "tests/test_benchmarks.py": 8,  # 240 s
+    "tests/test_zoo.py": 2,  # 40 s
     "tests/test_notebooks.py": 7,  # 120 s
 }
 QUICK = (

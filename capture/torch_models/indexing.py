@@ -3,8 +3,8 @@
 A whole number in a tensor, as an index or as a bound of a slice, is such an int: torch reads it.
 torch's own indexing takes plain numbers. An index of this kind becomes `select` along its
 dimension, whose result is indexed by the rest: torch, too, selects for each int before it gathers
-by tensors. A guard holds it within the dimension, where select and indexing agree. Any other index of a tensor is recorded as a torch call: see `get_item`
-in `capture.operations.operators`.
+by tensors. A guard holds it within the dimension, where select and indexing agree. Any other
+index of a tensor is recorded as a torch call: see `get_item` in `capture.operations.operators`.
 """
 
 from __future__ import annotations
