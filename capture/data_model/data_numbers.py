@@ -20,7 +20,7 @@ from ...ir.trace.read_numbers import numbers_read, read_number
 from ..values import symbolic_numbers
 from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Sequence, Tensor, Value
-from . import symbolic_math
+from . import symbolic_math, value_questions
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -68,7 +68,8 @@ def _list(m: Machine, value: Tensor) -> Value | None:
 
 def _listed(m: Machine, ghost: Any) -> Value:
     if ghost.dim() == 0:
-        return _read(m, ghost)
+        known = value_questions.constant(m, ghost)
+        return _read(m, ghost) if known is None else Const(known)
     parts = m.tracer.run(torch.Tensor.unbind, (ghost,), where=m.users_line)
     return Sequence([_listed(m, part) for part in parts], list)
 

@@ -92,14 +92,35 @@ def _certain(m: Machine, value: Tensor) -> bool | None:
     return certain_truth(ghost._node, m.tracer.values()[1])
 
 
+def constant(m: Machine, ghost: Any) -> Any:
+    """The number in a tensor that was computed of constants only, else None."""
+    part = _producing(m, ghost)
+    question = None if part is None else _Question.of(m, part[0])
+    if question is None or question[1]:
+        return None
+    return _computed(question[0], [], False)
+
+
+def _producing(m: Machine, ghost: Any) -> Any:
+    """(nodes, their work) that compute a tensor of one element, or None."""
+    if m.inner or m.modes or not m.tracer.owns(ghost) or not has_one_element(m, ghost):
+        return None
+    return m.tracer.producing(ghost)
+
+
+def _computed(program: ValueProgram, values: list[Any], as_truth: bool) -> Any:
+    try:
+        return program.compute(values, as_truth)
+    except Exception as error:
+        # The program itself meets the exception, at its place.
+        if fault_origin.is_ours(error):
+            raise
+        return None
+
+
 def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
     """The guarded answer; None if the read cannot be answered before the graph."""
-    ghost = value.ghost
-    if m.inner or m.modes or not m.tracer.owns(ghost):
-        return None
-    if not has_one_element(m, ghost):
-        return None
-    part = m.tracer.producing(ghost)
+    part = _producing(m, value.ghost)
     if part is None:
         return None
     nodes, work = part
@@ -112,14 +133,8 @@ def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
     program, sources, values = question
     if any(map(_varies, sources, values)):
         return None
-    try:
-        found = program.compute(values, as_truth)
-    except Exception as error:
-        # The program itself meets the exception, at its place.
-        if fault_origin.is_ours(error):
-            raise
-        return None
-    if not sources:  # it depends on constants only
+    found = _computed(program, values, as_truth)
+    if found is None or not sources:  # it depends on constants only
         return found
     check = ValueCheck(program, sources, as_truth, found)
     if not m.varied.answered((program.key, *map(str, sources), as_truth), found):

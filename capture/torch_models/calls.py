@@ -47,7 +47,7 @@ from ..values.value import (
 from ..values.wrap import CONST_TYPES
 from . import current_device
 from .nested_traces import lift, require_history
-from .tensor_scalars import by_tensor, with_numbers
+from .tensor_scalars import MAKERS, by_tensor, of_tensors, with_numbers
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -218,6 +218,8 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         scaled = by_tensor(m, name, args, kwargs)
         if scaled is not None:
             return scaled
+    if name in MAKERS and args and isinstance(args[0], Sequence) and has_tensor(args[0].items):
+        return of_tensors(m, name, args, kwargs)
     fn_args = tuple(to_argument(m, value) for value in args)
     fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
     return record(m, fn, fn_args, fn_kwargs)
@@ -263,8 +265,7 @@ def record(
             plain = None if error.shape else with_numbers(m, fn, fn_args, fn_kwargs)
             if plain is not None:
                 return record(m, fn, *plain, may_fail)
-            code = "GB106" if error.shape else "GB104"
-            raise Break(code, f"{name}: {error}") from error
+            raise Break("GB106" if error.shape else "GB104", f"{name}: {error}") from error
         # It may fail only because of symbolic numbers.
         if m.facts.symbols and not m.varied.plain:
             raise NeedsPlainSizes(name, str(error)) from None

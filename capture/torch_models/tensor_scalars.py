@@ -1,24 +1,27 @@
 """Tensors where torch wants a number: `x.add_(y, alpha=rate)`, `x.view(rows, -1)`.
 
 In: such a call; torch would read the number from the tensor, which a graph cannot. Out: the same
-sum with the factor as an operand, with torch's rounding (`by_tensor`); or the arguments with the
-tensors' numbers, which are known at capture or read by the graph (`with_numbers`).
+sum with the factor as an operand, with torch's rounding (`by_tensor`); the tensors put together
+(`of_tensors`); or the arguments with the tensors' numbers, which are known at capture or read by the
+graph (`with_numbers`).
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...ir.trace.ghost import Ghost
+from ..breaks import Break
 from ..data_model import value_questions
 from ..exact_type import is_kind
 from ..values import symbolic_numbers
-from ..values.registry import Args, Kwargs
+from ..values.registry import NONE, Args, Kwargs
 from ..values.symbolic_numbers import SymbolicNumber
-from ..values.value import Const, Obj, Tensor, Value
+from ..values.value import Const, Obj, Tensor, Value, is_none
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -76,6 +79,46 @@ def by_tensor(m: Machine, name: str, args: Args, kwargs: Kwargs) -> Value | None
     if name.endswith("_"):
         return m.call(Obj(_put), [Obj(way), *args, factor], {})
     return m.call(Obj(way), [*args, factor], {})
+
+
+# Functions that make a tensor of numbers.
+MAKERS = frozenset({"tensor", "as_tensor"})
+
+
+def of_tensors(m: Machine, name: str, args: Args, kwargs: Kwargs) -> Value:
+    """`torch.tensor([a, 2, b])` with tensors of one element, as their stack.
+
+    A break where the result has another dtype: torch checks whether each number fits.
+    """
+    kinds = [_dtype_in_a_list(one) for one in args[0].items]  # type: ignore[attr-defined]
+    asked, device = kwargs.get("dtype", NONE), kwargs.get("device", Const("cpu"))
+    if None not in kinds and len(args) == 1 and kwargs.keys() <= {"dtype", "device"}:
+        dtype = functools.reduce(torch.promote_types, kinds)  # type: ignore[arg-type]
+        if is_none(asked) or getattr(asked, "value", None) is dtype:
+            return m.call(Obj(_stacked), [args[0], Const(dtype), device], {})
+    raise Break("GB104", f"{name}: a Python value from tensor data")
+
+
+def _dtype_in_a_list(value: Value) -> torch.dtype | None:
+    """The dtype that an item of a list has for torch; None if it is no number."""
+    if isinstance(value, Tensor):
+        # torch warns of one that requires a gradient
+        plain = not value.ghost.dim() and not value.ghost.requires_grad
+        return value.ghost.dtype if plain else None
+    if not isinstance(value, Const):
+        return None
+    dtypes = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}
+    return dtypes.get(symbolic_numbers.type_of(value))
+
+
+def _stacked(items: Any, dtype: Any, device: Any) -> Any:
+    parts = [
+        one.to(dtype).to(device)
+        if isinstance(one, torch.Tensor)
+        else torch.tensor(one, dtype=dtype, device=device)
+        for one in items
+    ]
+    return torch.stack(parts)
 
 
 # Functions that take no tensor but the one that they are methods of.

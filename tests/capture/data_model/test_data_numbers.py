@@ -149,6 +149,25 @@ def test_tensors_where_torch_wants_sizes():
 
 
 @agrees(graphs=1, breaks=0, recompiles=0)
+def test_tensors_of_tensors_and_numbers():
+    def f(x):
+        n, most = (x > 0).sum(), x.detach().max()
+        sizes = torch.cat([torch.as_tensor([-1]), torch.as_tensor([2, 3])])
+        made = torch.tensor([n, 2.5, True]), torch.as_tensor([most, 1], dtype=torch.float32)
+        return x.reshape(sizes.tolist()[1:]), *made, torch.tensor((n, 3))
+
+    return world(f)
+
+
+@agrees(graphs=2, breaks=1, recompiles=0)
+def test_a_list_of_tensors_of_another_dtype_is_read_by_python():
+    def f(x):
+        return torch.tensor([x.max(), 2], dtype=torch.float64) * 2
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
 def test_values_of_a_loop():
     def f(x):
         seen = []
