@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..breaks import Warns
-from ..data_model import data_numbers
+from ..data_model import data_numbers, value_questions
 from ..data_model.container_iterators import over_items
 from ..data_model.iteration import ITERABLES
 from ..values import containers, symbolic_numbers
@@ -98,6 +98,9 @@ def _read(m: Machine, part: Value) -> Value:
 def _number(m: Machine, value: Tensor) -> Value:
     if value.ghost.dim():
         return value
+    known = value_questions.constant(m, value.ghost)
+    if type(known) is int and not value.ghost.dim():
+        return Const(known)
     found = data_numbers.number(m, value, "__index__")
     return value if found is None else found
 

@@ -32,6 +32,9 @@ REFUSALS = (RuntimeError, IndexError, ValueError)
 LEAST, DISTINCT = 3, 4
 # The operator must accept this many assignments, the first ones.
 REQUIRED = 2
+# Floats of a run, in units of the value at capture: a size that depends on one differs between
+# these. Less than 1 comes first, since an operator may refuse more (a probability).
+FACTORS = (0.61, 0.13, 1.9, 7.3)
 
 
 def _assignments(symbols: list[Symbol], around: int) -> list[dict[str, Any]] | None:
@@ -48,7 +51,8 @@ def _assignments(symbols: list[Symbol], around: int) -> list[dict[str, Any]] | N
     made: list[dict[str, Any]] = [{} for _ in range(6)]
     for place, symbol in enumerate(symbols):
         hint = symbol.hint
-        values: tuple[Any, ...] = (hint,) * len(made)
+        turned = FACTORS[place % 4 :] + FACTORS[: place % 4]
+        values: tuple[Any, ...] = (hint, hint, *((hint or 1.0) * one for one in turned))
         if is_int(symbol):
             back = len(whole) - 1 - whole.index(symbol)
             values = (
@@ -174,7 +178,13 @@ def _run(
             if at < REQUIRED:
                 # The program itself would raise at the sizes of capture.
                 return None
-    return accepted if len(accepted) >= LEAST else None
+    if len(accepted) < LEAST:
+        return None
+    # The first runs have the floats of capture.
+    floats = any(type(number) is float for number in given[0].values())
+    if floats and all(one in given[:REQUIRED] for one, _ in accepted):
+        return None
+    return accepted
 
 
 def _tied(symbols: list[Symbol]) -> list[tuple[Symbol, Symbol]]:

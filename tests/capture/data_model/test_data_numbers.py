@@ -159,6 +159,19 @@ def test_tensors_of_tensors_and_numbers():
     return world(f)
 
 
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_bounds_in_a_tensor_of_constants():
+    def f(x, lengths):
+        ends = torch.tensor(lengths).cumsum(-1)
+        starts = torch.tensor([0, *lengths[:-1]]).cumsum(-1)
+        mask = torch.full((6, 6), -1.0)
+        for start, end in zip(starts, ends, strict=True):
+            mask[start:end, start:end] = 0
+        return mask @ x, x[ends[0]], mask[ends[0] : ends[1]].shape
+
+    return f, (torch.rand(6), [2, 3, 1])
+
+
 @agrees(graphs=2, breaks=1, recompiles=0)
 def test_a_list_of_tensors_of_another_dtype_is_read_by_python():
     def f(x):
