@@ -27,7 +27,7 @@ spec.loader.exec_module(compare)
 PROBLEMS = {
     "transformers_model": [("GB104", "mask.sum(dim=1).tolist()", "masks, indexing and reductions")],
     "training_step": [
-        ("GB104", "round(loss.item(), 4)", "keep the value a tensor"),
+        ("GB105", "loss.item() > 100", "torch.where"),
         ("GB114", "loss.backward()", "fix the breaks before this line"),
     ],
     "shape_storm": [

@@ -43,10 +43,16 @@ NEEDS_DATA: frozenset[Any] = frozenset({
     *(getattr(torch.Tensor, name) for name in (*_READS, *(f"__{one}__" for one in _PROTOCOLS))),
     *(torch.equal, torch.allclose, torch.is_nonzero),
 })  # fmt: skip
+# The text of torch's error where its C++ reads the memory of a ghost.
+NO_DATA = "data is not allocated yet"
 PLAIN = (
     *(type(None), bool, int, float, complex, str, bytes, type(...)),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo),
 )
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__name__", str(fn))
 
 
 VIEW_TRACKING = torch._C.DispatchKey.ADInplaceOrView  # type: ignore[attr-defined]
@@ -234,7 +240,7 @@ class Tracer:
         """
         args, kwargs = tuple(args), dict(kwargs or {})
         if fn in NEEDS_DATA:
-            raise DataDependent(getattr(fn, "__name__", str(fn)), "a Python value from tensor data")
+            raise DataDependent(_name(fn), "a Python value from tensor data")
         recorder = self._recorder
         mark = recorder.mark(where), len(self._calls), self._refs, self._needs_grad
         try:
@@ -251,6 +257,8 @@ class Tracer:
             raise
         except Exception as error:
             self._undo(mark)
+            if type(error) is RuntimeError and NO_DATA in str(error):
+                raise DataDependent(_name(fn), "a Python value from tensor data") from error
             raise TraceError(error) from error
         except BaseException:
             self._undo(mark)

@@ -350,7 +350,7 @@ def test_jit_of_what_is_jitted():
     assert jitted.report().graph_count == 0 and other.report().graph_count == 1
 
     def breaks(x):
-        return x * round(x.sum().item(), 1)
+        return x * hash(str(x.sum().item()))
 
     with pytest.raises(BreakError, match="GB104"):
         jit(jit(breaks), fullgraph=True)(x)
