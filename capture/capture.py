@@ -53,6 +53,7 @@ from .bytecode.assembler import Assembler
 from .bytecode.branches import note_side
 from .bytecode.decoder import argument_names, decode
 from .data_model import conditional, frame_inspection
+from .earlier_walks import EarlierWalks
 from .emit.break_state import made_here, with_handlers, with_method
 from .emit.continuations import continuation, level
 from .emit.emitter import Emitter
@@ -142,7 +143,7 @@ def capture(
 
     Exceptions other than those of `strict` and `backend` are faults of graftjit.
     """
-    known = _Known()
+    known = EarlierWalks()
     constants: list[tuple[str, str]] = []
     try:
         decode(frame.code)
@@ -177,12 +178,8 @@ def capture(
         except (RecursionError, MemoryError) as error:
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
         except (PlainFrame, Break) as stop:
-            if conditional.forget(attempt.machine):
-                continue
             # A Break here: something alive cannot be rebuilt.
-            if attempt.inside:
-                known.forget()
-                known.resumes_inside = False
+            if conditional.forget(attempt.machine) or known.leave(attempt.inside):
                 continue
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
@@ -200,38 +197,6 @@ def _plain(strict: Callable[[BreakRecord], None], code: str, reason: str) -> Cap
     return Capture("plain", [], plain=record)
 
 
-@dataclass(slots=True)
-class _Known:
-    """What earlier walks over a frame have found.
-
-    forced            the root's instructions that break, by index
-    stops, refused    instructions of inlined functions that break (see `Machine.stops`)
-    not_skipped       branches in loops that are no parts (see `data_model.conditional`)
-    walks_generators  whether generators are walked
-    resumes_inside    whether a break may leave an inlined function
-    """
-
-    forced: dict[int, Break] = field(default_factory=dict)
-    stops: dict[int, Break] = field(default_factory=dict)
-    not_skipped: set[Any] = field(default_factory=set)
-    refused: dict[int, tuple[str, str]] = field(default_factory=dict)
-    walks_generators: bool = True
-    resumes_inside: bool = True
-
-    def refuse(self, leaves: Any) -> bool:
-        """Note an instruction of an inlined function that Python must run; False for the root."""
-        begun = getattr(leaves, "begun", None)
-        if begun is None or not self.resumes_inside or begun in self.refused:
-            return False
-        self.refused[begun] = leaves.code, leaves.reason
-        return True
-
-    def forget(self) -> None:
-        """Forget what is known of inlined functions: the next walk takes other steps."""
-        self.stops.clear()
-        self.refused.clear()
-
-
 class _Attempt:
     """One walk over the frame."""
 
@@ -242,7 +207,7 @@ class _Attempt:
         make_resume: ResumeFactory,
         extent: Callable[..., Any],
         strict: Callable[[BreakRecord], None],
-        known: _Known,
+        known: EarlierWalks,
     ) -> None:
         self.input = frame
         self.backend = backend

@@ -41,7 +41,7 @@ STACKS: dict[str, tuple[str, ...]] = {
         *("breaks", "exact_type", "helpers", "walk_warnings"),
         *("bytecode", "values", "data_model", "types", "torch_models", "operations", "models"),
         *("operator_models", "interpreter", "emit"),
-        *("model_tables", "alias_guards", "finalizers", "capture"),
+        *("model_tables", "alias_guards", "finalizers", "earlier_walks", "capture"),
     ),
     "codegen": (
         *("loops", "analysis", "build", "cpp", "programs", "kernels", "lower", "fusion", "triton"),

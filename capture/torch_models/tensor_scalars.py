@@ -2,8 +2,8 @@
 
 In: such a call; torch would read the number from the tensor, which a graph cannot. Out: the same
 sum with the factor as an operand, with torch's rounding (`by_tensor`); the tensors put together
-(`of_tensors`); or the arguments with the tensors' numbers, which are known at capture or read by the
-graph (`with_numbers`).
+(`of_tensors`); or the arguments with the tensors' numbers, which are known at capture or read by
+the graph (`with_numbers`).
 """
 
 from __future__ import annotations

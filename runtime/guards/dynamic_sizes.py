@@ -2,9 +2,9 @@
 
 In: at each miss, the rows of the existing entries and the frame that missed. Out: for capture,
 which dimensions of a tensor are symbolic (after two different sizes) and whether a number is
-symbolic (an int after three values, a float after two). The program may decide this itself (`jit(dynamic=...)`,
-`graftjit.mark_dynamic`, `graftjit.mutable`). The values 0 and 1 are always specialised. Parameters
-keep their sizes.
+symbolic (an int after three values, a float after two). The program may decide this itself
+(`jit(dynamic=...)`, `graftjit.mark_dynamic`, `graftjit.mutable`). The values 0 and 1 are always
+specialised. Parameters keep their sizes.
 """
 
 from __future__ import annotations
