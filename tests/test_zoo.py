@@ -20,7 +20,7 @@ def test_zoo_of_two_models_and_going_on(tmp_path):
 
     def zoo(*names: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.zoo", "own", *names, *words], cwd=ROOT, capture_output=True, text=True,
+            [sys.executable, "-m", "benchmarks.zoo", "own", *words, "--seconds", "60", *names], cwd=ROOT, capture_output=True, text=True,
             timeout=120, check=True,
         )  # fmt: skip
         return done.stdout

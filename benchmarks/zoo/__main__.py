@@ -89,7 +89,7 @@ def _options(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=180, help="processor time of a model")
     parser.add_argument("--without-masks", action="store_true", help="inference without masks, too")
     parser.add_argument("--no-times", dest="times", action="store_false", help="results and graphs alone")  # fmt: skip
-    return parser.parse_args(words)
+    return parser.parse_intermixed_args(words)
 
 
 if __name__ == "__main__":
