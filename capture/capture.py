@@ -168,9 +168,9 @@ def capture(
             if not known.walks_generators:  # another iterator that cannot be rebuilt
                 return _plain(strict, "PL203", "an iterator that outlives a break")
             known.walks_generators = False
-            known.forget()
+            attempt.machine.forget_steps()
         except NeedsPlainSizes as needs:
-            known.forget()
+            attempt.machine.forget_steps()
             why = f"constant, because {needs.name}() takes no symbolic number: "
             constants = [("sizes and numbers", why + needs.reason.splitlines()[0])]
             plain = frame.varied.plainly() if frame.varied else Variation(False, plain=True)
@@ -179,7 +179,7 @@ def capture(
             return _plain(strict, "PL202", f"{type(error).__name__} in capture")
         except (PlainFrame, Break) as stop:
             # A Break here: something alive cannot be rebuilt.
-            if conditional.forget(attempt.machine) or known.leave(attempt.inside):
+            if conditional.forget(attempt.machine) or attempt.gives_up_inside():
                 continue
             record = BreakRecord(stop.code, stop.reason, stop.where or attempt.machine.where)
             strict(record)
@@ -214,7 +214,7 @@ class _Attempt:
         self.make_resume = make_resume
         self.extent = extent
         self.strict = strict
-        self.forced = known.forced
+        self.known, self.forced = known, known.forced
         self.resumes_inside = known.resumes_inside
         builtins = frame.globals.get("__builtins__", __builtins__)
         names = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
@@ -256,6 +256,13 @@ class _Attempt:
 
     def rows(self) -> list[Row]:
         return symbolic_numbers.rows(self.machine)
+
+    def gives_up_inside(self) -> bool:
+        """Let the next walk break outside of inlined functions, if this one broke inside."""
+        if self.inside:
+            self.machine.forget_steps()
+            self.known.resumes_inside = False
+        return self.inside
 
     def release(self) -> None:
         """Drop the user's objects, which our exceptions and closures would hold in cycles."""

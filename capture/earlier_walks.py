@@ -37,15 +37,3 @@ class EarlierWalks:
             return False
         self.refused[begun] = leaves.code, leaves.reason
         return True
-
-    def leave(self, inside: bool) -> bool:
-        """Let the next walk break outside of inlined functions, if this one broke inside."""
-        if inside:
-            self.forget()
-            self.resumes_inside = False
-        return inside
-
-    def forget(self) -> None:
-        """Forget what is known of inlined functions: the next walk takes other steps."""
-        self.stops.clear()
-        self.refused.clear()

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from ..ir.graph.nodes import Graph, Meta, Node
+from ..ir.graph.nodes import Graph, Node
 from ..ir.symbolic.expr import Expr, Symbol, symbols_of
+from .plan_cache.key import SAID, GraphText
 
-_PLAIN = (int, float, complex, bool, str, type(None), type(...))
-_TORCH = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 # The fields of a graph whose values are in the text as they are.
-_SAID = ("mutates", "random", "overlaps", "apart", "written", "consumes", "needs_grad", "late")
+_SAID = (*SAID, "needs_grad", "late")
+_PLAIN = (complex, type(...))
 
 
 class _Unknown(Exception):
@@ -33,49 +33,27 @@ def text_of(graph: Graph) -> str | None:
 
 
 def _text(graph: Graph) -> str:
-    numbers: dict[Node, int] = {}
-    lines = []
-    for node in (*graph.inputs, *graph.nodes):
-        lines.append(_node(node, numbers))
-        numbers[node] = len(numbers)
-    lines.append(f"return {[numbers[node] for node in graph.outputs]}")
-    lines += [f"{name} {getattr(graph, name)!r}" for name in _SAID]
-    lines.append(f"joined {sorted(graph.joined)} numbers {[str(one) for one in graph.numbers]}")
+    lines = _Text().lines(graph, _SAID)
+    lines.append(f"numbers {[str(one) for one in graph.numbers]}")
     lines += [f"{symbol} {origin!r}" for symbol, origin in graph.symbols.items()]
     used = symbols_of([[n.meta, n.args, n.kwargs] for n in (*graph.inputs, *graph.nodes)])
     lines += _facts(graph.facts, used | graph.symbols.keys())
     return _renamed("\n".join(lines), {symbol.name for symbol in used | graph.symbols.keys()})
 
 
-def _node(node: Node, numbers: dict[Node, int]) -> str:
-    target = node.target
-    if isinstance(target, torch.Tensor):
-        target = f"constant {id(target)} {node.args!r}"
-    alias = None if node.alias is None else numbers[node.alias]
-    named = [(name, _value(value, numbers)) for name, value in node.kwargs.items()]
-    args = "" if node.op == "constant" else _value(node.args, numbers)
-    return f"{node.op} {target} {args} {named} {_meta(node.meta)} {alias}"
+class _Text(GraphText):
+    """With expressions, and constants by what they are."""
 
+    def target(self, node: Node) -> str:
+        is_constant = isinstance(node.target, torch.Tensor)
+        return f"constant {id(node.target)}" if is_constant else str(node.target)
 
-def _meta(meta: Any) -> str:
-    if type(meta) is Meta:
-        sizes = [_value(one, {}) for one in (meta.shape, meta.stride, meta.offset)]
-        return f"{sizes} {meta.dtype} {meta.device}"
-    if type(meta) is tuple:
-        return f"({';'.join(map(_meta, meta))})"
-    return _value(meta, {})
-
-
-def _value(value: Any, numbers: dict[Node, int]) -> str:
-    if type(value) is Node:
-        return f"%{numbers[value]}"
-    if isinstance(value, Expr):
-        return f"<{value}>"
-    if isinstance(value, (tuple, list)):
-        return f"{type(value).__name__}({','.join([_value(one, numbers) for one in value])})"
-    if isinstance(value, (_PLAIN, _TORCH)):
-        return f"{type(value).__name__} {value!r}"
-    raise _Unknown
+    def other(self, value: Any) -> str:
+        if isinstance(value, Expr):
+            return f"<{value}>"
+        if type(value) in _PLAIN and value == value:
+            return repr(value)
+        raise _Unknown
 
 
 def _facts(facts: Any, used: set[Symbol]) -> list[str]:

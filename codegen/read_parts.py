@@ -21,7 +21,7 @@ from ..ir.graph.interpreter import moved
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.defer_writes import held_numbers
 from ..ir.symbolic.expr import Symbol, symbols_of
-from ..ir.trace.conditional import end_only_if, only_if, placeholder
+from ..ir.trace.conditional import end_only_if, only_if
 from .equal_parts import text_of
 from .programs.compiled import Compiled
 from .programs.replay import Writer
@@ -267,14 +267,9 @@ class _Block:
     def end(self) -> None:
         if not self.when:
             return
-        lines, names = self.writer.lines, [symbol.name for symbol in self.when]
-        own = [f"    {line}" for line in lines[self.start :]]
-        lines[self.start :] = [f"    if {' and '.join(names)}:", *own]
-        other = [f"        {symbol.name} = 0" for symbol in self.read]
-        for node, name in self.made.items():
-            stands = self.writer.named(placeholder(node.meta), "nothing")
-            other.append(f"        {name} = {stands}")
-        lines += ["    else:", *other] if other else []
+        condition = " and ".join(symbol.name for symbol in self.when)
+        made = [(name, node.meta) for node, name in self.made.items()]
+        self.writer.conditional(self.start, condition, self.read, made)
 
 
 def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> Any:

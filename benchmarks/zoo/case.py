@@ -18,8 +18,8 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`make(size, masked)` gives the arguments of a call. `maskable`: masks make another call. `generating`: the model with a
-    head, and the arguments of its `generate`; it is asked for when the rest is done, and gives None where there is none."""
+    """`make(size, masked)` gives the arguments of a call. `maskable`: a call with masks differs from one without.
+    `generating()`: the case of the model with a language head, with the arguments of its `generate`, or None."""
 
     model: torch.nn.Module
     make: Callable[[Size, bool], Given]

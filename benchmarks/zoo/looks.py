@@ -23,7 +23,7 @@ from .values import difference, flat
 Part = dict[str, Any]
 Tell = Callable[..., None]
 Run = Callable[[], object]
-# What is told of a part, and a call of the compiled and of the plain model, to be timed.
+# The record of a part, and two calls to be timed: of the compiled model and of the plain one.
 Found = tuple[Part, tuple[Run, Run]]
 TOKENS = 5
 

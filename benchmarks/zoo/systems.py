@@ -57,7 +57,7 @@ class Peer:
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
-        torch._logging.set_logs(dynamo=logging.CRITICAL)  # its breaks are told by the record
+        torch._logging.set_logs(dynamo=logging.CRITICAL)  # the record has its breaks
 
     def wrap(self, model: torch.nn.Module) -> Any:
         torch._dynamo.reset()

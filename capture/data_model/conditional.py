@@ -196,7 +196,7 @@ class _State:
             if _is_read_only(value):  # what it contains was there before, too
                 continue
             parts = _parts(value)
-            self.contents[id(value)] = value, _identity(value, parts)
+            self.contents[id(value)] = value, _identities(parts)
             pending += _nested(parts)
 
     def is_kept(self, m: Machine) -> bool:
@@ -208,9 +208,7 @@ class _State:
             isinstance(one, Array) for one, _ in self.contents.values()
         ):
             return False
-        return all(
-            _identity(value, _parts(value)) == before for value, before in self.contents.values()
-        )
+        return all(_identities(_parts(value)) == before for value, before in self.contents.values())
 
 
 def _values(m: Machine) -> list[Any]:
@@ -262,10 +260,6 @@ def _nested(parts: list[Any]) -> list[Any]:
         else:
             found.append(part)
     return found
-
-
-def _identity(value: Value, parts: list[Any]) -> Any:
-    return [_identities(part) for part in parts]
 
 
 def _identities(part: Any) -> Any:
@@ -327,10 +321,8 @@ def _steps(m: Machine, vector: Any, length: int) -> tuple[list[Tensor], list[Val
     rows = m.tracer.run(_rows, (length, vector.device), where=m.users_line)
     positions: list[Tensor] = []
     for row in rows:
-        m.heap.keep.append(row)
-        made = m.heap.known[id(row)] = Tensor(row, torch.Tensor)
         m.positions[row._node] = len(positions)
-        positions.append(made)
+        positions.append(m.heap.tensor(row))
     return positions, [data_numbers().truth(m, flag) for flag in flags]
 
 

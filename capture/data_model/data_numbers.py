@@ -94,8 +94,7 @@ def _symbol(m: Machine, ghost: Any) -> Symbol:
     symbol = m.numbers.places.get(place)
     if symbol is None:
         held, symbol = read_number(m.tracer, ghost, m.users_line)
-        m.numbers.read[symbol] = m.heap.known[id(held)] = Tensor(held, torch.Tensor)
-        m.heap.keep.append(held)
+        m.numbers.read[symbol] = m.heap.tensor(held)
         if place is not None:
             m.numbers.places[place] = symbol
     return symbol
@@ -131,9 +130,7 @@ def as_tensor(m: Machine, value: Value) -> Value:
     if not _is_plain_trace(m):
         return value
     made = m.tracer.run(is_not_zero, (held_by(m, value).ghost,), where=m.users_line)
-    m.heap.keep.append(made)
-    found = m.heap.known[id(made)] = Tensor(made, torch.Tensor)
-    return found
+    return m.heap.tensor(made)
 
 
 def held_by(m: Machine, value: Value) -> Any:

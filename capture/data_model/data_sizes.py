@@ -16,7 +16,6 @@ import torch
 from ...ir.errors import CannotTrace
 from ...ir.symbolic.expr import Expr
 from ...ir.trace.read_numbers import read_size
-from ..values.value import Tensor
 from .data_numbers import compared, give_numbers, place_of
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ def _held(m: Machine, fn: Any, *args: Any, **kwargs: Any) -> Any:
     for symbol, origin in m.facts.symbols.items():
         one = held.get(id(origin[1])) if origin[0] == "data" else None
         if one is not None:
-            value = m.heap.known.setdefault(id(one), Tensor(one, torch.Tensor))
-            m.heap.keep.append(one)
-            m.numbers.read[symbol] = value  # type: ignore[assignment]
+            m.numbers.read[symbol] = m.heap.tensor(one)
             m.numbers.give, m.numbers.compare = give_numbers, compared
     return made
 

@@ -101,19 +101,20 @@ def total(m: Machine, start: Value, items: list[Value]) -> Value | None:
 
     From Python 3.12 on sum() adds the rounding errors at the end (Neumaier's sum).
     """
-    if not isinstance(start, Const) or symbolic_numbers.is_number(start) or start.value != 0:
-        return None
+    whole = type(start) is Const and type(start.value) is int and start.value == 0
     floats = all(symbolic_numbers.is_of(item, float) for item in items)
-    if type(start.value) is not int or not floats or len(items) > _TERMS:
+    if not whole or not floats or len(items) > _TERMS:
         return None
     given = [symbolic_numbers.operand(m, item) for item in items]
     if not is_symbolic(given) or not symbolic_numbers.varies(m, given):
         return None
     found, errors = made("add", 0.0, given[0]), 0.0
+    compensated = sys.version_info >= (3, 12)
     for one in given[1:]:
-        errors = made("add", errors, made("lost", found, one))
+        if compensated:
+            errors = made("add", errors, made("lost", found, one))
         found = made("add", found, one)
-    if sys.version_info >= (3, 12):
+    if compensated:
         if not within(m, found, -_LARGEST, _LARGEST):
             return None
         found = made("add", found, errors)

@@ -305,14 +305,13 @@ def _extreme(symbol: str) -> Model:
         if len(args) > 1 and "default" in kwargs:
             raise Break("GB121", "min() or max() of several arguments with a default")
         key = kwargs.get("key", NONE)
-        items = iteration.each(m, args[0]) if len(args) == 1 else args
         if len(args) > 1 and is_none(key):
             one = symbolic_math.extreme(m, "min" if symbol == "<" else "max", args)
             if one is not None:
                 return one
         best: Value | None = None
         best_key: Value = NONE
-        for item in items:
+        for item in iteration.each(m, args[0]) if len(args) == 1 else args:
             item_key = item if is_none(key) else m.call(key, [item], {})
             if best is None or m.truth(compare(m, symbol, item_key, best_key)):
                 best, best_key = item, item_key

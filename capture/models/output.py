@@ -353,8 +353,8 @@ _LEVELS = ("debug", "info", "warning", "error", "critical", "log", "warn")
 walk_as_written(*(getattr(logging.Logger, name) for name in _LEVELS))
 walk_as_written(logging.Logger.getEffectiveLevel, logging.Logger.hasHandlers)
 _OF_ADAPTERS = (
-    *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
-    *("isEnabledFor", "getEffectiveLevel", "hasHandlers", "process", "__init__"),
+    *(*_LEVELS, "_log", "isEnabledFor", "getEffectiveLevel", "hasHandlers"),
+    *("process", "__init__"),
 )
 walk_as_written(*(getattr(logging.LoggerAdapter, name) for name in _OF_ADAPTERS))
 

@@ -408,12 +408,7 @@ def to_argument(m: Machine, value: Value) -> Any:
 def from_result(m: Machine, result: Any) -> Value:
     """The Value of a recorded call's result."""
     if isinstance(result, torch.Tensor):
-        known = m.heap.known.get(id(result))
-        if known is None:
-            known = Tensor(result, torch.Tensor)
-            m.heap.known[id(result)] = known
-            m.heap.keep.append(result)
-        return known
+        return m.heap.tensor(result)
     kind = type(result)
     counted = symbolic_numbers.from_torch_number(m, result)
     if counted is not None:

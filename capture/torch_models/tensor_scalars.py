@@ -146,9 +146,8 @@ def with_numbers(
     def number(one: Any) -> Any:
         if not is_kind(one, Ghost) or one.dim() != 0:
             return one
-        held = m.heap.known.get(id(one)) or Tensor(one, torch.Tensor)
         name = "item" if one.is_floating_point() else "__index__"
-        answer = value_questions.number(m, held, name)
+        answer = value_questions.number(m, m.heap.tensor(one), name)
         if not isinstance(answer, Const):
             return one
         found.append(answer)

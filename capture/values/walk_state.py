@@ -10,6 +10,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import torch
+
 from ...ir.dataclass import dataclass, field
 from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
@@ -61,6 +63,14 @@ class Heap:
     data: dict[Tensor, tuple[Tensor | None, Any, int]] = field(default_factory=dict)
     asked: dict[Any, Any] = field(default_factory=dict)
     recordings: set[Value] = field(default_factory=set)
+
+    def tensor(self, ghost: Any) -> Tensor:
+        """The Value of a ghost."""
+        known = self.known.get(id(ghost))
+        if known is None:
+            known = self.known[id(ghost)] = Tensor(ghost, torch.Tensor)
+            self.keep.append(ghost)
+        return known  # type: ignore[return-value]
 
     def release(self) -> None:
         """Drop the objects: capture must not make them live longer than plain Python does."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -126,39 +126,97 @@ def _below(folder: str) -> Iterator[os.DirEntry[str]]:
 def _graph(graph: Graph) -> str:
     if graph.symbols or graph.numbers or graph.needs_grad:
         raise NotKept("sizes that are not known, or gradients")
-    numbers: dict[Node, int] = {}
-    lines = []
-    for node in (*graph.inputs, *graph.nodes):
-        lines.append(_node(node, numbers))
-        numbers[node] = len(numbers)
-    lines.append(f"return {[numbers[node] for node in graph.outputs]}")
-    lines += [f"{name} {_settled(getattr(graph, name))}" for name in SAID]
-    return "\n".join(lines)
+    return "\n".join(_Text().lines(graph, SAID))
+
+
+_PLAIN: dict[type, Callable[[Any], str]] = {
+    int: repr,
+    bool: repr,
+    float: repr,
+    str: repr,
+    type(None): repr,
+    torch.dtype: str,
+    torch.device: repr,
+    torch.layout: str,
+    torch.memory_format: str,
+}
+
+
+class GraphText:
+    """Writes one graph: a line for each input and node (operator, arguments, metadata, alias), with
+    values by their places, and one for each field. What the text has of constants, and of values
+    that are not plain, is up to a subclass."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Node, int] = {}
+
+    def lines(self, graph: Graph, fields: Iterable[str]) -> list[str]:
+        """The lines of a graph, with those of its fields."""
+        found = []
+        for node in (*graph.inputs, *graph.nodes):
+            found.append(self.node(node))
+            self._numbers[node] = len(self._numbers)
+        found.append(f"return {[self._numbers[node] for node in graph.outputs]}")
+        return found + [f"{name} {_settled(getattr(graph, name))}" for name in fields]
+
+    def node(self, node: Node) -> str:
+        alias = "" if node.alias is None else str(self._numbers[node.alias])
+        args = self.value(node.args)
+        kwargs = ",".join([f"{name}={self.value(one)}" for name, one in node.kwargs.items()])
+        return f"{node.op} {self.target(node)} {args} {kwargs} {self.meta(node.meta)} {alias}"
+
+    def target(self, node: Node) -> str:
+        raise NotImplementedError
+
+    def other(self, value: Any) -> str:
+        """The text of a value that is not plain; a nan is none, since no text holds its bits."""
+        raise NotImplementedError
+
+    def meta(self, meta: Any) -> str:
+        if type(meta) is Meta:
+            return f"{meta.dtype}{meta.shape}{meta.stride}{meta.offset}{meta.device}"
+        if type(meta) is tuple:
+            return f"({';'.join(map(self.meta, meta))})"
+        return "None" if meta is None else self.other(meta)
+
+    def value(self, value: Any) -> str:
+        kind = type(value)
+        if kind is Node:
+            return f"%{self._numbers[value]}"
+        write = _PLAIN.get(kind)
+        if write is not None and value == value:
+            return write(value)
+        if kind is tuple:
+            return f"({','.join(map(self.value, value))})"
+        if kind is list:
+            return f"[{','.join(map(self.value, value))}]"
+        return self.other(value)
 
 
 def _settled(value: Any) -> Any:
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def _node(node: Node, numbers: Mapping[Node, int]) -> str:
-    where = node.where
-    place = "" if where is None else f"{where.file.rsplit('/', 1)[-1]}:{where.line}"
-    alias = "" if node.alias is None else str(numbers[node.alias])
-    args = _value(node.args, numbers)
-    kwargs = ",".join([f"{k}={_value(v, numbers)}" for k, v in node.kwargs.items()])
-    target = _target(node)
-    return f"{node.op} {target} {args} {kwargs} {_meta(node.meta)} {alias} {node.name} {place}"
+class _Text(GraphText):
+    """With the names and lines that reports and plans have."""
 
+    def node(self, node: Node) -> str:
+        where = node.where
+        place = "" if where is None else f"{where.file.rsplit('/', 1)[-1]}:{where.line}"
+        return f"{super().node(node)} {node.name} {place}"
 
-def _target(node: Node) -> str:
-    target = node.target
-    if node.op == "call":
-        if not isinstance(target, torch._ops.OpOverload) or target.namespace not in OPERATORS:
-            raise NotKept(f"{target}")
-        return str(target)
-    if node.op == "constant":
-        return _constant(target) if node.args == ("own",) else ""
-    return _value(target, {})
+    def target(self, node: Node) -> str:
+        target = node.target
+        if node.op == "call":
+            if not isinstance(target, torch._ops.OpOverload) or target.namespace not in OPERATORS:
+                raise NotKept(f"{target}")
+            return str(target)
+        if node.op == "constant":
+            return _constant(target) if node.args == ("own",) else ""
+        return self.value(target)
+
+    def other(self, value: Any) -> str:
+        raise NotKept(f"a {type(value).__name__}")
 
 
 def _constant(tensor: torch.Tensor) -> str:
@@ -171,46 +229,3 @@ def _constant(tensor: torch.Tensor) -> str:
         raise NotKept("a constant that is no plain memory")
     data = tensor.detach().resolve_conj().resolve_neg().contiguous()
     return bytes(data.flatten().view(torch.uint8).tolist()).hex()
-
-
-def _meta(meta: Any) -> str:
-    if type(meta) is Meta:
-        return f"{meta.dtype}{meta.shape}{meta.stride}{meta.offset}{meta.device}"
-    if type(meta) is tuple:
-        return f"({';'.join(map(_meta, meta))})"
-    if meta is None:
-        return "None"
-    raise NotKept(f"{meta!r}")
-
-
-def _value(value: Any, numbers: Mapping[Node, int]) -> str:
-    kind = type(value)
-    if kind is Node:
-        return f"%{numbers[value]}"
-    write = _PLAIN.get(kind)
-    if write is not None:
-        return write(value)
-    if kind is tuple:
-        return f"({','.join([_value(item, numbers) for item in value])})"
-    if kind is list:
-        return f"[{','.join([_value(item, numbers) for item in value])}]"
-    raise NotKept(f"a {kind.__name__}")
-
-
-def _float(value: float) -> str:
-    if value != value:  # no text holds the bits of a nan
-        raise NotKept("nan")
-    return repr(value)
-
-
-_PLAIN: dict[type, Callable[[Any], str]] = {
-    int: repr,
-    bool: repr,
-    float: _float,
-    str: repr,
-    type(None): repr,
-    torch.dtype: str,
-    torch.device: repr,
-    torch.layout: str,
-    torch.memory_format: str,
-}

@@ -162,19 +162,29 @@ class Writer:
                 self.call(position)
 
     def _close(self, begin: int, start: int, end: int) -> None:
-        inner = [f"    {line}" for line in self.lines[start:]]
         (taken,) = self.graph.calls[begin].args
-        self.lines[start:] = [f"    if {self.number(taken)}:", *(inner or ["        pass"])]
         calls = self.graph.calls[begin:end]
         read = [call.results for call in calls if isinstance(call.results, Symbol)]
         outputs = {ref.index for ref in self.graph.call_outputs}
         before = set(refs_of([call.results for call in self.graph.calls[:begin]]))
         before |= {*range(len(self.graph.inputs)), *self.graph.constants}
         made = set(refs_of([call.results for call in calls])) & outputs - before
+        named = [(f"v{ref}", self.graph.values[ref].meta) for ref in sorted(made)]
+        self.conditional(start, self.number(taken), read, named)
+
+    def conditional(
+        self, start: int, condition: str, read: list[Symbol], made: list[tuple[str, Any]]
+    ) -> None:
+        """Put the lines from `start` on into a block with a condition.
+
+        Where it does not hold, the numbers that they read are 0, and other tensors stand for what
+        they make (name, metadata).
+        """
+        inner = [f"    {line}" for line in self.lines[start:]]
+        self.lines[start:] = [f"    if {condition}:", *(inner or ["        pass"])]
         other = [f"        {symbol.name} = 0" for symbol in read]
-        for ref in sorted(made):
-            stands = self.named(placeholder(self.graph.values[ref].meta), "nothing")
-            other.append(f"        v{ref} = {stands}")
+        for name, meta in made:
+            other.append(f"        {name} = {self.named(placeholder(meta), 'nothing')}")
         self.lines += ["    else:", *other] if other else []
 
     def check(self) -> None:

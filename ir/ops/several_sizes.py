@@ -51,7 +51,8 @@ def _assignments(symbols: list[Symbol], around: int) -> list[dict[str, Any]] | N
     made: list[dict[str, Any]] = [{} for _ in range(6)]
     for place, symbol in enumerate(symbols):
         hint = symbol.hint
-        turned = FACTORS[place % 4 :] + FACTORS[: place % 4]
+        first = place % len(FACTORS)
+        turned = FACTORS[first:] + FACTORS[:first]
         values: tuple[Any, ...] = (hint, hint, *((hint or 1.0) * one for one in turned))
         if is_int(symbol):
             back = len(whole) - 1 - whole.index(symbol)

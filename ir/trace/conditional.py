@@ -87,5 +87,5 @@ def is_apart(nodes: Sequence[Node], outputs: Sequence[Node], read: dict[Symbol, 
 
 
 def placeholder(meta: Any) -> torch.Tensor:
-    """What stands for the tensor of a number that was not read."""
+    """A tensor in place of one that was not made, since its part did not run."""
     return torch.empty((0,) * len(meta.shape), dtype=meta.dtype, device=meta.device)

@@ -20,7 +20,7 @@ from .rows import Row, TensorSpec
 from .sources import Source
 
 MARK = "_graftjit_dynamic"  # attribute of a tensor: the dimensions that `mark_dynamic` named
-VALUES = 3  # so many different values make an int symbolic; few ints are sizes, flags or counts
+VALUES = 3  # so many different values make an int symbolic: many ints are flags
 _FLOATS = 2  # and so many a float: one that has changed changes again
 # Limit of conditions on tensor data per code object for which both truths are compiled.
 CONDITIONS = 4

@@ -221,34 +221,32 @@ def test_an_iterator_that_a_step_moves():
     return series(torch.no_grad()(lambda x: f(x, iter([3, 4, 5, 6, 7, 8]))), rows())
 
 
+def moving(make):
+    """A step moves an iterator of make()."""
+
+    def f(x):
+        numbers = make()
+        out = x * next(numbers)
+        for i in range(3):
+            if x.sin()[i] > 0:
+                out[i] = next(numbers)
+        return out, next(numbers)
+
+    return f
+
+
 @broken
 def test_a_generator_that_a_step_resumes():
     def count():
         yield from range(1, 9)
 
-    def f(x):
-        numbers = count()
-        out = x * next(numbers)
-        for i in range(3):
-            if x.sin()[i] > 0:
-                out[i] = next(numbers)
-        return out, next(numbers)
-
-    return world(f)
+    return world(moving(count))
 
 
 @broken
 def test_an_iterator_from_outside_that_a_step_moves():
     numbers = iter(list(range(100)))
-
-    def f(x):
-        out = x * next(numbers)
-        for i in range(3):
-            if x.sin()[i] > 0:
-                out[i] = next(numbers)
-        return out, next(numbers)
-
-    return world(f)
+    return world(moving(lambda: numbers))
 
 
 @broken
