@@ -35,6 +35,9 @@ from .runtime.report.report import Report, report_of
 class JitFunction(_native.Callable):
     """The result of `jit` for a function: called, bound and inspected like the function itself."""
 
+    # Other attributes are those of the function.
+    __slots__ = ("_unit",)
+
     # For pydoc, which does not use __getattr__.
     __doc__ = property(lambda self: self.__wrapped__.__doc__)
 

@@ -16,7 +16,6 @@ struct Callable {
     PyObject *function;  // the Python function; None for a resume function made from a state alone
     CodeState *state;
     PyObject *globals;  // resume: the globals of its code
-    PyObject *dict;
     PyObject *weak_references;
     FunctionCache cache;
     PyObject *plain;  // resume: its code as a function, if it has no free variables
@@ -162,12 +161,26 @@ PyObject *callable_getattro(PyObject *object, PyObject *name) {
     return Py_NewRef(value);
 }
 
+// Attributes are the function's: who holds the function finds them there too, and functools.wraps
+// copies them. `__wrapped__` is written to the function as well, since wraps() writes it.
 int callable_setattro(PyObject *object, PyObject *name, PyObject *value) {
     auto *self = (Callable *)object;
-    bool is_name = PyUnicode_Check(name) && PyUnicode_GET_LENGTH(name) > 0;
-    if (self->function != Py_None && is_name && is_forwarded(name))
-        return PyObject_SetAttr(self->function, name, value);
-    return PyObject_GenericSetAttr(object, name, value);
+    if (self->function == Py_None || !PyUnicode_Check(name))
+        return PyObject_GenericSetAttr(object, name, value);
+    PyObject *law = _PyType_Lookup(Py_TYPE(object), name);
+    bool own = law != nullptr && Py_TYPE(law)->tp_descr_set != nullptr &&
+               PyUnicode_CompareWithASCIIString(name, "__wrapped__") != 0 &&
+               !(PyUnicode_GET_LENGTH(name) > 0 && is_forwarded(name));
+    return own ? PyObject_GenericSetAttr(object, name, value)
+               : PyObject_SetAttr(self->function, name, value);
+}
+
+PyObject *callable_get_dict(Callable *self, void *) {
+    return PyObject_GetAttrString(self->function, "__dict__");
+}
+
+int callable_set_dict(Callable *self, PyObject *value, void *) {
+    return PyObject_SetAttrString(self->function, "__dict__", value);
 }
 
 PyObject *callable_descr_get(PyObject *self, PyObject *instance, PyObject *) {
@@ -237,7 +250,6 @@ int callable_traverse(Callable *self, visitproc visit, void *arg) {
     Py_VISIT(self->function);
     Py_VISIT((PyObject *)self->state);
     Py_VISIT(self->globals);
-    Py_VISIT(self->dict);
     Py_VISIT(self->cache.entry);
     Py_VISIT(self->cache.function);
     Py_VISIT(self->plain);
@@ -246,7 +258,6 @@ int callable_traverse(Callable *self, visitproc visit, void *arg) {
 
 // The function and the state stay until deallocation, since a finaliser may still call.
 int callable_clear(Callable *self) {
-    Py_CLEAR(self->dict);
     Py_CLEAR(self->cache.entry);
     Py_CLEAR(self->cache.function);
     Py_CLEAR(self->plain);
@@ -291,13 +302,12 @@ PyMethodDef callable_methods[] = {
 
 PyGetSetDef callable_getset[] = {
     {"state", (getter)callable_get_state, (setter)callable_set_state, "the CodeState", nullptr},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"__dict__", (getter)callable_get_dict, (setter)callable_set_dict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef callable_members[] = {
     {"__wrapped__", T_OBJECT_EX, offsetof(Callable, function), READONLY, "the Python function"},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, vectorcall), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Callable, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Callable, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import dataclasses
 import enum
+import functools
 import inspect
 import io
 import logging
@@ -991,6 +992,27 @@ def test_a_jitted_function_looks_like_the_function() -> None:
     assert copy.copy(function) is function and copy.deepcopy(function) is function
     assert callable(function) and isinstance(function, types.FunctionType)
     assert type(function) is not types.FunctionType
+
+
+def test_wraps_of_and_over_a_jitted_function() -> None:
+    def plain(x: torch.Tensor) -> torch.Tensor:
+        """The one inside."""
+        return x + 1
+
+    function = jit(plain)
+    function.mark = "both"
+    assert plain.mark == "both" and vars(function) is vars(plain)  # type: ignore[attr-defined]
+    over = functools.wraps(function)(lambda x: function(x))
+    assert vars(over) == {"mark": "both", "__wrapped__": function}
+    made = functools.wraps(documented)(function)
+    assert made is function and function.__doc__ == plain.__doc__ == "What it is for."
+    assert function.__wrapped__ is plain and inspect.unwrap(function) is documented
+    assert inspect.signature(function) == inspect.signature(documented)
+    assert function.note == "put on it" and torch.equal(
+        function(torch.ones(2)), torch.full((2,), 2.0)
+    )
+    del function.mark
+    assert not hasattr(plain, "mark")
 
 
 @looks()
