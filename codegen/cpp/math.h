@@ -46,11 +46,19 @@ template <class V, class S> INLINE V splat(S s) {
   // GCC makes a broadcast of this, but not of a loop over the lanes; -0 stays -0
   return lane - V{};
 }
-template <class V> INLINE V lanes(i64_t from) {
-  V v;
-  for (int i = 0; i < W; ++i) v[i] = from + i;
-  return v;
+// The numbers of the lanes as a pack: a constant vector is written with them. GCC takes a loop over
+// the lanes apart only late, and half of its time for a kernel went there.
+template <class T, T... k> struct Numbers {};
+#ifdef __clang__
+template <class T, T n> using Upto = __make_integer_seq<Numbers, T, n>;
+#else
+template <class T, T n> using Upto = Numbers<T, __integer_pack(n)...>;
+#endif
+typedef Upto<int, W> Lanes;
+template <class V, int... k> INLINE V lanes(i64_t from, Numbers<int, k...>) {
+  return splat<V>(from) + V{k...};
 }
+template <class V> INLINE V lanes(i64_t from) { return lanes<V>(from, Lanes{}); }
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
 INLINE int counted(full) { return W; }
 INLINE int counted(int n) { return n; }
@@ -362,16 +370,16 @@ template <> struct ints<1> { typedef i8 type; };
 template <> struct ints<2> { typedef i16 type; };
 template <> struct ints<4> { typedef i32 type; };
 template <> struct ints<8> { typedef i64 type; };
-template <int d, bool high, class V> INLINE V woven(V a, V b) {
+template <int d, bool high, class V, int... k> INLINE V woven(V a, V b, Numbers<int, k...>) {
 #ifdef __clang__
-  V r;
-  for (int k = 0; k < W; ++k) r[k] = high ? (k & d ? b[k] : a[k + d]) : (k & d ? b[k - d] : a[k]);
-  return r;
+  return V{(high ? (k & d ? b[k] : a[k + d]) : (k & d ? b[k - d] : a[k]))...};
 #else
-  typename ints<sizeof(a[0])>::type from;
-  for (int k = 0; k < W; ++k) from[k] = high ? (k & d ? W + k : k + d) : (k & d ? W + k - d : k);
-  return __builtin_shuffle(a, b, from);
+  typedef typename ints<sizeof(a[0])>::type From;
+  return __builtin_shuffle(a, b, From{(k & d ? W + k - !high * d : k + high * d)...});
 #endif
+}
+template <int d, bool high, class V> INLINE V woven(V a, V b) {
+  return woven<d, high>(a, b, Lanes{});
 }
 template <int d = W / 2, class V> INLINE void turn_over(V (&t)[W]) {
 #pragma GCC unroll 16
