@@ -17,7 +17,12 @@ PACKAGES = [
     for init in sorted(Path(folder).rglob("__init__.py"))
 ]
 KERNELS = runpy.run_path("codegen/build/flags.py")
-READY = ("matmul_f32", "matmul_bf16", "convolution")  # see codegen/kernels/libraries.py
+READY = (
+    "matmul_f32",
+    "matmul_bf16",
+    "convolution",
+    "depthwise",
+)  # see codegen/kernels/libraries.py
 FLAGS = ["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"]
 
 

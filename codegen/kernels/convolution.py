@@ -48,26 +48,28 @@ ADDRESSES = 1 << 31  # the bound of the addresses of one channel, which are int3
 
 def takes(node: Node) -> bool:
     """Whether the kernel can compute this call of ATen, and pays."""
+    return (
+        plain(node) and node.args[8] == 1 and _fits(node) and products.measured(node) is not False
+    )
+
+
+def plain(node: Node) -> bool:
+    """Whether this is a convolution on a processor with AVX-512, of non-empty float32 images over
+    one or two dimensions, with contiguous rows and result; only the batch size may be symbolic.
+    """
     if node.target is not aten.convolution.default or hardware.cpu().isa != "avx512":
         return False
     if len(node.args) != 9:
         return False  # called by keywords
     if torch.get_float32_matmul_precision() != "highest":
         return False  # then ATen may round the factors to fewer bits
-    return _plain(node) and _fits(node) and products.measured(node) is not False
-
-
-def _plain(node: Node) -> bool:
-    """Whether all is non-empty float32 on the CPU in one group of channels, with contiguous rows
-    and result; only the batch size may be symbolic.
-    """
     image, weight, bias = node.args[:3]
     given = [one.meta for one in (image, weight, bias) if one is not None]
     simple = all(
         meta.dtype is torch.float32 and meta.device.type == "cpu" and positive(meta.shape)
         for meta in (*given, node.meta)
     )
-    if not simple or node.args[8] != 1 or len(weight.meta.shape) not in (3, 4):
+    if not simple or len(weight.meta.shape) not in (3, 4):
         return False
     if is_symbolic([(meta.shape[1:], meta.stride[1:]) for meta in (image.meta, node.meta)]):
         return False
@@ -80,19 +82,19 @@ def _plain(node: Node) -> bool:
 
 def _fits(node: Node) -> bool:
     """Whether the call fits the kernel's arrays and addresses."""
-    sides = _sides(node)
+    lengths = sides(node)
     planes = [
         meta.shape[-1] + meta.shape[-2] * abs(meta.stride[-2])
         for meta in (node.args[0].meta, node.meta)
     ]
-    if math.prod(sides["kernel"]) > TAPS or max(planes) >= ADDRESSES:
+    if math.prod(lengths["kernel"]) > TAPS or max(planes) >= ADDRESSES:
         return False
     return not node.args[6] or (
-        math.prod(sides["stride"]) <= PHASES and sides["dilation"] == (1, 1)
+        math.prod(lengths["stride"]) <= PHASES and lengths["dilation"] == (1, 1)
     )
 
 
-def _sides(node: Node) -> dict[str, tuple[Any, Any]]:
+def sides(node: Node) -> dict[str, tuple[Any, Any]]:
     """Height and width of each parameter; the height is one if there is only a width."""
     image, weight, _bias, stride, padding, dilation, *_rest = node.args
     rank = len(weight.meta.shape) - 2
@@ -121,20 +123,20 @@ def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
     image, weight, bias = node.args[:3]
     reads = [memory_of(one) for one in (image, weight, image if bias is None else bias)]
     (_x, x_at), (_w, w_at), (_b, b_at) = reads
-    sides, transposed = _sides(node), bool(node.args[6])
+    lengths, transposed = sides(node), bool(node.args[6])
     x, w = image.meta, weight.meta
     numbers = (
         x_at, w_at, int(bias is not None), b_at,
         x.shape[0], x.shape[1], node.meta.shape[1],
-        *sides["size"], *sides["kernel"], *sides["result"],
-        *sides["stride"], *sides["padding"], *sides["dilation"],
-        x.stride[0], x.stride[1], _row(x),
-        w.stride[transposed], w.stride[not transposed], *sides["step"], int(transposed),
+        *lengths["size"], *lengths["kernel"], *lengths["result"],
+        *lengths["stride"], *lengths["padding"], *lengths["dilation"],
+        x.stride[0], x.stride[1], row(x),
+        w.stride[transposed], w.stride[not transposed], *lengths["step"], int(transposed),
     )  # fmt: skip
     return [base for base, _at in reads], numbers
 
 
-def _row(meta: Meta) -> Any:
+def row(meta: Meta) -> Any:
     """The distance of two rows of an image; of a single row it is not used."""
     return meta.stride[-2] if len(meta.shape) == 4 else meta.shape[-1]
 

@@ -1,10 +1,9 @@
 """Precompiled kernels: fixed kernels that are compiled when graftjit is installed.
 
-The library `_ready` has the kernels of `registry`, made by `setup.py` from `matmul_f32.h`,
-`matmul_bf16.h` and `convolution.h` for processors with all usual parts of AVX-512. It carries a
-checksum of the text and the flags of each. In: a kernel's name and text. Out: its library, or None
-if there is none, if the text has changed (a checkout), or if the processor lacks a feature: the
-kernel is then built like any other.
+The library `_ready` has the kernels of `registry`, made by `setup.py` for processors with all usual
+parts of AVX-512. It carries a checksum of the text and the flags of each. In: a kernel's name and
+text. Out: its library, or None if there is none, if the text has changed (a checkout), or if the
+processor lacks a feature: the kernel is then built like any other.
 """
 
 from __future__ import annotations

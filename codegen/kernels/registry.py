@@ -1,7 +1,7 @@
 """Registry of fixed kernels: calls of ATen that a graftjit kernel replaces, each by one launch.
 
-Such a kernel is written once, in C++ (`matmul_f32.h`, `matmul_bf16.h`, `convolution.h`), and all
-programs share it. It is compiled with the package (`libraries`), or built once per machine as a
+Such a kernel is written once, in C++ (`matmul_f32.h`, `convolution.h` and others), and all programs
+share it. It is compiled with the package (`libraries`), or built once per machine as a
 library of its own. A module of `KERNELS` decides which calls its kernel `takes`, and gives the
 arguments to `launch` it. `schedule` plans with `replaced`, the backend loads with `load`.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from ...ir.graph.nodes import Node
-from . import convolution, fixed, matmul_bf16, matmul_f32
+from . import convolution, depthwise, fixed, matmul_bf16, matmul_f32
 from .fixed import Loaded
 
 
@@ -30,7 +30,7 @@ class Kernel(Protocol):
     def columns(self, node: Node) -> Any: ...
 
 
-KERNELS: tuple[Kernel, ...] = (matmul_f32, matmul_bf16, convolution)
+KERNELS: tuple[Kernel, ...] = (matmul_f32, matmul_bf16, convolution, depthwise)
 
 
 def replaced(nodes: Iterable[Node]) -> dict[Node, Kernel]:

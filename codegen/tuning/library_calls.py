@@ -4,7 +4,7 @@ In: a graph. Out: for its products, and for convolutions that a graftjit kernel 
 two is faster on this machine by itself, if that is not clear beforehand and differs from the
 default's answer (fusion with a nest is a further gain). Both run as programs of one step over
 tensors of their own with the operands' layouts. `answered` holds while the graph is planned;
-`lower.matmul.pays` and `convolution.takes` read it. Results are kept as all measured schedules are
+`lower.matmul.pays` and `registry.replaced` read it. Results are kept as all measured schedules are
 (`codegen.tuning.cpu`).
 """
 
@@ -28,7 +28,7 @@ from ..analysis import products
 from ..build import cxx
 from ..cpp import renderer
 from ..fusion.nest_builder import describe
-from ..kernels import convolution, registry
+from ..kernels import registry
 from ..loops.extents import is_symbolic
 from ..loops.kernel import Kernel
 from ..lower import matmul
@@ -102,7 +102,7 @@ def _open(node: Node) -> bool:
     if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
         return False
     if _convolves(node):
-        return convolution.takes(node) and _work(node) >= LEAST
+        return bool(registry.replaced([node])) and _work(node) >= LEAST
     if not matmul.possible(node) or not matmul.in_order(node):
         return False
     found = products.sizes(node)

@@ -11,10 +11,8 @@ import torch
 import graftjit
 from graftjit.codegen.build import cxx as build
 from graftjit.codegen.build import flags
-from graftjit.codegen.kernels import convolution as convolutions
 from graftjit.codegen.kernels import fixed
 from graftjit.codegen.kernels import libraries as ready
-from graftjit.codegen.kernels import matmul_bf16 as products_bf16
 from graftjit.codegen.kernels import matmul_f32 as products
 from graftjit.codegen.kernels import registry as replaced
 from graftjit.runtime.process import hardware as device
@@ -23,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     not (flags.ready_here() and flags.READY_NEEDS <= device.cpu().features),
     reason="no kernels are compiled with the package for this processor",
 )
-ONE = [pytest.param(one, id=one.FILE) for one in (products, products_bf16, convolutions)]
+ONE = [pytest.param(one, id=one.FILE) for one in replaced.KERNELS]
 x, w, b = torch.randn(64, 96), torch.randn(128, 96), torch.randn(128)
 
 
@@ -55,10 +53,11 @@ def test_nothing_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a compiler was asked for")
 
     monkeypatch.setattr(build, "load", compiled)
-    assert set(replaced.load([products, products_bf16, convolutions]).addresses) == {
+    assert set(replaced.load(replaced.KERNELS).addresses) == {
         "product_f32",
         "product_bf16",
         "convolution_f32",
+        "depthwise_f32",
     }
 
 

@@ -1,0 +1,64 @@
+"""Depthwise convolutions of float32 images by graftjit's kernel: each channel of the result reads
+one channel of the image, over one or two dimensions.
+
+ATen gives them to oneDNN, which packs image, weight and result anew at each call, in blocks of
+sixteen channels, or computes them itself. The kernel, depthwise.h, reads weight and image in their
+own layout, keeps nothing between calls, and writes the result in eager's layout.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...ir.graph.nodes import Node
+from ..analysis import products
+from ..analysis.dataflow import memory_of
+from .convolution import plain, row, sides
+
+SYMBOL, FILE = "depthwise_f32", "depthwise.h"
+TAPS = 256  # the most taps of a channel; the kernel has an array of a fixed size
+
+
+def takes(node: Node) -> bool:
+    """Whether the kernel can compute this call of ATen, and pays."""
+    return plain(node) and depthwise(node) and _fits(node) and products.measured(node) is not False
+
+
+def depthwise(node: Node) -> bool:
+    """Whether each channel of the result reads one channel of the image. A single channel is left
+    to the other kernel, which computes several channels of the result at a time.
+    """
+    image, weight = node.args[0].meta, node.args[1].meta
+    return not node.args[6] and node.args[8] == image.shape[1] > 1 and weight.shape[1] == 1
+
+
+def _fits(node: Node) -> bool:
+    """Whether the call fits the kernel's array, and its addresses in a row are int32."""
+    _height, width = sides(node)["size"]
+    return math.prod(sides(node)["kernel"]) <= TAPS and width < 1 << 26
+
+
+def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
+    """The tensors that the kernel reads (its result follows them), and its numbers.
+
+    The numbers are: offsets of image, weight and bias (before that of the bias: 0 if there is
+    none), batch, channels in and out, sizes, strides; in the order of `Depthwise`.
+    """
+    image, weight, bias = node.args[:3]
+    reads = [memory_of(one) for one in (image, weight, image if bias is None else bias)]
+    (_x, x_at), (_w, w_at), (_b, b_at) = reads
+    lengths, x = sides(node), image.meta
+    numbers = (
+        x_at, w_at, int(bias is not None), b_at,
+        x.shape[0], x.shape[1], node.meta.shape[1],
+        *lengths["size"], *lengths["kernel"], *lengths["result"],
+        *lengths["stride"], *lengths["padding"], *lengths["dilation"],
+        x.stride[0], x.stride[1], row(x), weight.meta.stride[0], *lengths["step"],
+    )  # fmt: skip
+    return [base for base, _at in reads], numbers
+
+
+def columns(node: Node) -> Any:
+    """The positions of an image, those of each channel in a row."""
+    return math.prod(node.meta.shape[2:])
