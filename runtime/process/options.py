@@ -59,6 +59,7 @@ ROUTES = (
     "state",
     "program",
     "operators",
+    "threads",
 )
 
 

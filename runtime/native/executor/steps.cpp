@@ -6,6 +6,7 @@
 #include "executor/autograd_scope.h"
 #include "executor/autocast_cache.h"
 #include "executor/profiler_ranges.h"
+#include "executor/thread_limit.h"
 #include "executor/workspace.h"
 
 namespace {
@@ -55,6 +56,7 @@ class Run {
     Steps &steps_;
     PyObject *const *inputs_;
     PyObject **owned_;  // the same inputs, if the run may drop them; else null
+    ThreadLimit threads_;
     AmbientOff ambient_;
     DeviceRun devices_;
     Warnings warnings_;

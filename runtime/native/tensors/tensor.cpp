@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/thread_limit.h"
 #include "tensors/native_hooks.h"
 #include "tensors/torch_api.h"
 
@@ -221,6 +222,9 @@ void bind_program_routes(const std::vector<Sample> &samples, void *python, PyObj
     note("errors",
          torch_api.translate_exception ? "torch's own translation" : "repeated in Python");
     note("executor", torch_api.native_program ? "native" : "python");
+    note("threads", thread_limit_bind(allowed(forced, "threads"))
+                        ? "fewer while other processes take the cores"
+                        : "torch's number");
 }
 
 bool read_dtypes(PyObject *samples) {

@@ -134,6 +134,7 @@ def test_routes_are_named():
         "allocate",
         "errors",
         "executor",
+        "threads",
         "interpreter state",
     }
     try:
