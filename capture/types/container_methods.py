@@ -34,6 +34,7 @@ from ..values.containers import (
     raises,
     read_key,
     real_index,
+    refuse_tuple,
     sequence_items,
     writable,
 )
@@ -240,6 +241,7 @@ TUPLE_METHODS: dict[str, Method] = {"index": _index, "count": _count}
 
 
 def _dict_get(m: Machine, value: Dict, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    refuse_tuple(value, args[0])
     found = dict_get(m, value, freeze(read_key(m, args[0])))
     if found is not None:
         return found

@@ -356,6 +356,16 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
     return item
 
 
+def refuse_tuple(value: Dict, key: Value) -> None:
+    """Break before a look-up of a tuple that `dict_get` would break at, with nothing of the tuple
+    and no key of the dict read: what a frame has guarded, each further call must repeat."""
+    real = key.origin if isinstance(key, Sequence) and key.cls is tuple else None
+    if type(real) is not tuple or value.origin is None or value.opened or value.items:
+        return
+    if _hashes_by_itself(real) and look_up(value.origin, real):
+        raise Break("GB122", "look-up of an object key in a dict of the caller")
+
+
 def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
     if frozen[0] == "const":
         return frozen[1]
@@ -504,6 +514,7 @@ def get_item(m: Machine, value: Value, index: Value) -> Value | None:
             raise Thrown(IndexError, (message,), f"IndexError: {message}")
         return sequence_item(m, value, at % len(value.items))
     if isinstance(value, Dict):
+        refuse_tuple(value, index)
         found = dict_get(m, value, freeze(read_key(m, index)))
         if found is None:
             raise missing_key(index)
@@ -553,6 +564,7 @@ def has_key(m: Machine, value: Dict, key: Value) -> bool:
         found = key.is_among([one for one, _ in open_dict(m, value).items.values()])
         if found is not None:
             return found
+    refuse_tuple(value, key)
     frozen = freeze(read_key(m, key))
     if not value.opened and frozen[0] == "const" and frozen not in value.items:
         name = frozen[1]

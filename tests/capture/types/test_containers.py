@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import collections
+import itertools
+
+import graftjit
 
 from ..harness import agrees, t
 
@@ -603,3 +606,25 @@ def test_containers_of_derived_classes_that_are_extended_by_themselves():
         return rows, line, x + 1
 
     return f, (t(2),)
+
+
+@agrees(calls=2)
+def test_tuples_as_keys_of_a_dict_of_the_caller():
+    def f(x, table, pair, other):
+        found = pair in table, table[pair], table.get(pair), other in table, table.get(other, 5)
+        return x + table[pair], found
+
+    return f, (t(2), {(1, 2): 3, (4, 5): 6}, (1, 2), (9, 9))
+
+
+def test_a_look_up_of_a_tuple_binds_the_frame_to_no_key():
+    table = {(a, b): a + b for a in range(8) for b in range(8)}
+
+    @graftjit.jit
+    def f(pair):
+        return table[pair]
+
+    for pair in itertools.product(range(4), range(4)):
+        assert f(pair) == sum(pair)
+    (entry,) = f.state.entries
+    assert f.report().recompile_count == 0 and len(entry.rows) < 16
