@@ -216,7 +216,7 @@ _TABLE: tuple[Code, ...] = (
     Code("PL206", "disabled", "GRAFTJIT_DISABLE is set", "unset GRAFTJIT_DISABLE, or set it to 0"),
     Code("PL207", "recompile limit reached",
          "every call had a new combination of guarded values, and the entries compiled for them"
-         " never served a second call, or had no tensor operator: graftjit now compiles a"
+         " never served a second call, or had no kernel: graftjit now compiles a"
          " combination only when it has occurred several times",
          "pass what varies as a tensor; the recompiles in the report name it"),
     Code("PL208", "being traced or debugged",

@@ -84,6 +84,11 @@ class Compiled:
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self.program(*inputs)
 
+    @property
+    def computes(self) -> bool:
+        """Whether it may do more than make views, which is all that can be faster than eager."""
+        return self.mode != "fused" or bool(self.kernels or self.library)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:

@@ -6,8 +6,8 @@ compile, and, at the limit, the entry to evict: the least recently useful one.
 Compilation is throttled, never disabled. If new entries of a function hardly ever answer a second
 call, a combination must be met twice before it is compiled, later 4 times, up to 64 times; in any
 case one call in a certain number is compiled. If a frame is compiled repeatedly and never has a
-tensor operator, an entry gains nothing, so only one in a number of missed calls is compiled. For a
-combination, only texts and weak references are kept.
+kernel (or calls a library), an entry gains nothing, so only one in a number of missed calls is
+compiled. For a combination, only texts and weak references are kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAYS = 8  # calls that an entry must answer to count as useful
 _MOST = 6  # exponent of the largest number of times: 64
 # Times this number, the calls after which one is compiled in any case.
 _BETWEEN = 16
-_BARREN = 16  # repeated entries of a frame without a tensor operator before it is throttled
+_BARREN = 4  # repeated entries of a frame without a kernel before it is throttled
 _REMEMBERED = 256
 _COMPARED = 8  # newest entries with which a missed call is compared
 _BY_IDENTITY = ("is", "type", "mro")
@@ -91,7 +91,7 @@ class Eviction:
         self.useless = 0  # evicted useless entries; halved when a useful one is evicted
         self.made = 0  # entries made so far
         # For the state of the frame's beginning, summed with its resume functions: whether an entry
-        # has a tensor operator, and the number of recompiled entries.
+        # has a kernel, and the number of recompiled entries.
         self.computes = False
         self.barren = 0
         self._passed = 0
@@ -106,7 +106,7 @@ class Eviction:
         return 1 << min(self.useless // max(self.limit, PATIENCE), _MOST)
 
     def pays(self, first: Eviction) -> bool:
-        """Whether to consider this call: not if the frame never had a tensor operator. `first`: the
+        """Whether to consider this call: not if the frame never had a kernel. `first`: the
         data of the frame's beginning."""
         if first.computes or not self.made or first.barren < _BARREN:
             return True
@@ -117,7 +117,7 @@ class Eviction:
         return True
 
     def add(self, first: Eviction, computes: bool) -> None:
-        """Count a new entry. `computes`: it has a tensor operator."""
+        """Count a new entry. `computes`: it has a kernel."""
         first.computes |= computes
         first.barren += self.made > 0
         self.made += 1

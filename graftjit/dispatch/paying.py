@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FREE = 8  # recompiles of a frame and its resume functions that are made in any case
+# and those of the resume functions alone, once they took `_MUCH` seconds
+FREE_INSIDE = 3
+_MUCH = 1.0
 _USEFUL = 8  # calls that an entry must answer to count as useful
 _TRUST = 4  # so many useful entries are assumed before there is evidence
 _SHARE = 0.5  # recompiles take at most this part of the time, if all of them are useful
 _LEAST = 0.01  # and this part if none is
+_COMPILER = 0.25  # seconds that another graph takes to compile, at least
 _LONGEST = 10.0  # seconds until a paused state asks again
 SLOWER, UNPAID = "PL214", "PL215"
 
@@ -63,27 +67,39 @@ def judged(state: Any, entry: Any, slower: bool, compiled: float, plain: float) 
 
 
 class Budget:
-    """The recompiles of one frame and its resume functions: their number and seconds."""
+    """The recompiles of one frame and its resume functions: their number and seconds.
+
+    What varies at the beginning of a frame is what callers pass. They may pass each of some values
+    once before they want all of them to be fast. What varies inside (which number came out of a
+    tensor, how long a list has become) often has no end.
+    """
 
     def __init__(self) -> None:
-        self.made = 0
-        self.spent = 0.0
+        self.made = self.made_inside = 0
+        self.spent = self.spent_inside = 0.0
         self._all = 0.0  # with the first compilation of each place
         self._began: float | None = None
 
-    def add(self, seconds: float, again: bool) -> None:
-        """Count a compilation. `again`: its place had an entry before."""
+    def add(self, seconds: float, again: bool, inside: bool = False) -> None:
+        """Count a compilation. `again`: its place had an entry before. `inside`: that is a resume
+        function."""
         if self._began is None:
             self._began = time.monotonic() - seconds
         self._all += seconds
         if again:
             self.made += 1
             self.spent += seconds
+            self.made_inside += inside
+            self.spent_inside += seconds if inside else 0.0
 
-    def wait(self, states: Iterable[Any], won: float) -> float:
+    def _is_free(self, inside: bool) -> bool:
+        many = inside and self.made_inside >= FREE_INSIDE and self.spent_inside >= _MUCH
+        return self.made < FREE and not many
+
+    def wait(self, states: Iterable[Any], won: float, inside: bool = False) -> float:
         """Seconds until the program has run for so long that another recompile may be made. `won`:
-        the part of its time that compiled calls save."""
-        if self.made < FREE or self._began is None:
+        the part of its time that compiled calls save. `inside`: it is of a resume function."""
+        if self._began is None or self._is_free(inside):
             return 0.0
         useful = 0
         for state in states:
@@ -94,6 +110,16 @@ class Budget:
         return self.spent / share - (time.monotonic() - self._began - self._all)
 
 
+def pays_now(lost: float, compiled: float, config: JitConfig) -> bool:
+    """Whether to compile in place of what has worked so far: once that has cost as much as it takes
+    to compile. So both together cost at most twice what the better choice would have.
+
+    lost      seconds that the entries so far have cost
+    compiled  what compiling them took; less, where the store had their kernels
+    """
+    return not applies(config) or lost >= max(compiled, _COMPILER)
+
+
 def put_off(state: Any, first: Any, config: JitConfig) -> str | None:
     """The reason why nothing is compiled for this miss, or None. It also pauses further misses.
 
@@ -102,7 +128,8 @@ def put_off(state: Any, first: Any, config: JitConfig) -> str | None:
     if not state.entries or not applies(config):
         return None
     resumes = [one for one in list(first.resumes.values()) if type(one) is not tuple]
-    wait = first.budget.wait([first, *(one.state for one in resumes)], _won(first))
+    states = [first, *(one.state for one in resumes)]
+    wait = first.budget.wait(states, _won(first), inside=state is not first)
     if wait <= 0:
         return None
     state.pause(min(wait, _LONGEST))

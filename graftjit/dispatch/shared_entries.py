@@ -54,7 +54,7 @@ _OF_THE_STATE = ("PL207", "PL212", "PL213", "RC410")
 class Recipe:
     """The parts of an entry. `resumes`: the arguments of each resume function that the code calls.
     `emitted`: the events that describe the capture. `programs`: the events of its programs.
-    `followed`: the programs themselves, weakly."""
+    `followed`: the programs themselves, weakly. `seconds`: what the compilation took."""
 
     kind: str
     rows: tuple[Row, ...]
@@ -67,6 +67,7 @@ class Recipe:
     # The objects it was made for. It is invalid when one of them is gone.
     held: tuple[Weak, ...]
     resumes: Resumes
+    seconds: float = 0.0
     emitted: list[events.Event] = field(default_factory=list)
     programs: list[events.Compiled] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)

@@ -77,6 +77,7 @@ class Unit:
         # States whose misses ran in plain Python because of a replaced builtin, with its name.
         self.unreported: dict[Any, str] = {}
         self._compiling = 0.0  # seconds of this capture spent on compiling its graph
+        self._computes = False  # whether its program has kernels or calls a library
 
     # -- states ------------------------------------------------------------------------------------
     def state_for(self, code: types.CodeType, origin: Any = None) -> Any:
@@ -260,11 +261,8 @@ class Unit:
     def _guarded_miss(self, state: Any, code: types.CodeType, view: FrameView) -> Any:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                first: Eviction = first_state(state).eviction
-                if not state.eviction.pays(first):
-                    self._tell_plain(
-                        state, "PL207", "compiled often, and never with a tensor operator"
-                    )
+                if not state.eviction.pays(first_state(state).eviction):
+                    self._tell_plain(state, "PL207", "compiled often, and never with a kernel")
                     return None
                 adopted = self._adopted(state, code, view)
                 if adopted is not None:
@@ -297,7 +295,7 @@ class Unit:
     ) -> Any:
         """Capture, evict, publish."""
         frame = self._frame(state, view)
-        started, self._compiling = time.perf_counter(), 0.0
+        started, self._compiling, self._computes = time.perf_counter(), 0.0, False
         resumes = ResumeFunctions(self.state_for, state, view.globals, SESSION.log.serial())
         with progress.displayed(f"compiling {self.name}"):
             made = lazy.capture.capture(
@@ -305,15 +303,14 @@ class Unit:
             )
         spent = time.perf_counter() - started
         stages = {"capture": spent - self._compiling, "compile": self._compiling}
-        first_state(state).budget.add(spent, again=bool(state.entries))
+        first = first_state(state)
+        first.budget.add(spent, again=bool(state.entries), inside=state is not first)
         self._accept(made)
         self._check_own_frame(made, view)
         if change is not None:
             unit_events.recompiled(state, change, view)
         self._make_room(state, change)
-        state.eviction.add(
-            first_state(state).eviction, made.graph is not None and bool(made.graph.nodes)
-        )
+        state.eviction.add(first.eviction, self._computes)
         return self._publish(state, code, made, resumes, stages)
 
     def _frame(self, state: Any, view: FrameView, assumed: dict[Any, bool] | None = None) -> Any:
@@ -406,6 +403,7 @@ class Unit:
             made.plain is not None and made.plain.code not in ("PL204",),
             held,
             tuple(resumes.made),
+            sum(stages.values()),
         )
         entry = recipe.entry(code)
         stages["guards"] = time.perf_counter() - started
@@ -442,7 +440,9 @@ class Unit:
             progress.detail(f"kernels for {len(graph.nodes)} operators")
             # A default device must affect only the program's own tensors.
             with torch._C.DisableTorchFunction():
-                return lazy.backend.compile_graph(graph, self.config).program
+                compiled = lazy.backend.compile_graph(graph, self.config)
+            self._computes |= compiled.computes
+            return compiled.program
         finally:
             self._compiling += time.perf_counter() - started
 

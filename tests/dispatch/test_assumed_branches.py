@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import traceback
 import weakref
@@ -12,6 +13,7 @@ from torch import nn
 
 from graftjit import jit
 from graftjit.dispatch import assumed_branches
+from graftjit.runtime.process.session import SESSION
 
 USUAL, OTHER = torch.ones(4, 4), torch.full((4, 4), 50.0)
 
@@ -139,6 +141,39 @@ def test_a_loop_that_usually_goes_on():
     assert kinds(run) == ["direct"]
     for x in (OTHER, USUAL, OTHER * 1e3, USUAL):
         same(run, f, x)
+
+
+def test_a_loop_that_is_often_left_at_its_first_step_stays_as_it_is():
+    """At its later steps the branch has one outcome, and so in seven of eight iterations."""
+
+    def f(x):
+        for _ in range(16):
+            x = x @ x / 4
+            if x.sum() > 1e4:
+                break
+        return x + 1
+
+    run = jit(f)
+    for number in range(40):
+        same(run, f, USUAL if number % 3 else OTHER * 1e3)
+    assert kinds(run) == ["code"]
+
+
+def test_it_waits_until_the_break_has_cost_as_much_as_compiling(monkeypatch):
+    run = warmed(branching, USUAL, calls=4)
+    (entry,) = run.state.entries
+    with SESSION.override(check=False, trials=True):
+        for _ in range(36):
+            same(run, branching, USUAL)
+        assert kinds(run) == ["code"] and entry.hot_at > entry.hits == 40
+        past = assumed_branches.past_of(entry)
+        assert past.lost > 0 and past.compiled > 0
+        dear = dataclasses.replace(past, lost=past.compiled + 1.0)
+        monkeypatch.setattr(assumed_branches, "past_of", lambda entry: dear)
+        while entry.hits < entry.hot_at:
+            same(run, branching, USUAL)
+        same(run, branching, USUAL)
+    assert kinds(run) == ["direct"]
 
 
 def test_a_loop_of_unknown_length_stays_as_it_is():

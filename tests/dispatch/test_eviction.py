@@ -201,6 +201,16 @@ def test_a_frame_without_tensor_operators_is_compiled_less_and_less():
     assert "PL207" in codes_of(jitted)
 
 
+def test_nor_is_a_frame_that_only_makes_views():
+    def f(x, name):
+        return {name: x[1:]}
+
+    jitted = graftjit.jit(f, config=JitConfig(recompile_limit=64))
+    for number in range(32):
+        assert list(jitted(X, f"{number}")) == [f"{number}"]
+    assert jitted.report().recompile_count == 4
+
+
 def test_a_frame_that_computes_now_and_then_is_compiled_for_what_it_computes():
     def f(x, name, compute):
         return {name: x + 1 if compute else x}

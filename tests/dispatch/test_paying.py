@@ -175,6 +175,22 @@ def test_the_wait_is_longer_where_compiled_calls_save_little(seconds):
     assert budget.wait([], 0.0) > 5 * budget.wait([], 0.1) > 5 * budget.wait([], 1.0)
 
 
+def test_what_varies_inside_a_frame_is_free_less_often_once_it_took_long(seconds):
+    budget = paying.Budget()
+    for _ in range(paying.FREE_INSIDE):
+        assert budget.wait([], 1.0, inside=True) == 0.0
+        budget.add(1.0, again=True, inside=True)
+    assert budget.wait([], 1.0, inside=True) > 1.0
+    assert budget.wait([], 1.0) == 0.0
+
+
+def test_cheap_recompiles_inside_a_frame_are_as_free_as_others(seconds):
+    budget = paying.Budget()
+    for _ in range(paying.FREE - 1):
+        budget.add(0.01, again=True, inside=True)
+    assert budget.wait([], 1.0, inside=True) == 0.0
+
+
 class Entries:
     def __init__(self, *hits: int) -> None:
         self.entries = [type("E", (), {"hits": n, "slower": False}) for n in hits]
