@@ -216,8 +216,8 @@ _TABLE: tuple[Code, ...] = (
     Code("PL206", "disabled", "GRAFTJIT_DISABLE is set", "unset GRAFTJIT_DISABLE, or set it to 0"),
     Code("PL207", "recompile limit reached",
          "every call had a new combination of guarded values, and the entries compiled for them"
-         " never served a second call, or had no kernel: graftjit now compiles a"
-         " combination only when it has occurred several times",
+         " never served a second call, or had no kernel: graftjit now compiles a combination only"
+         " when it has occurred several times",
          "pass what varies as a tensor; the recompiles in the report name it"),
     Code("PL208", "being traced or debugged",
          "sys.settrace, sys.monitoring or a profiler observes each line", "remove the tracer"),
@@ -235,8 +235,9 @@ _TABLE: tuple[Code, ...] = (
          " compiled; that call runs as it would without graftjit",
          "nothing; the next calls try again"),
     Code("PL214", "slower than plain Python",
-         "calls that ran as written, between those that ran compiled, were faster beyond doubt;"
-         " calls that this entry answers run as written now, and few of them are compared again",
+         "calls that ran as written, between those that ran compiled, were faster beyond doubt, or"
+         " no slower while compiled code takes next to none of a call's time; calls that this entry"
+         " answers run as written now, and few of them are compared again",
          "remove the breaks that the report names, or jit only the parts that compute much;"
          " JitConfig(never_slower=False) keeps it compiled"),
     Code("PL215", "recompiles that do not pay",

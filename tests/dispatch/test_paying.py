@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -75,6 +76,33 @@ def test_what_is_faster_stays_compiled():
     for _ in range(300):
         run(X)
     assert 0 < CLOCK.calls < 10 and notes(run) == {}
+
+
+def mostly_python(x: torch.Tensor) -> torch.Tensor:
+    y = step(x)
+    time.sleep(3e-4)
+    return y
+
+
+@pytest.mark.parametrize("compiled, calls", [(1010, 50), (990, 0)])
+def test_little_decides_where_next_to_nothing_runs_in_programs(compiled, calls):
+    CLOCK.compiled = compiled
+    run = graftjit.jit(mostly_python, config=JitConfig(claims_compiling=True))
+    for _ in range(80):
+        run(X)
+    before = CLOCK.calls
+    for _ in range(50):
+        run(X)
+    assert CLOCK.calls - before >= calls
+    assert ("PL214" in notes(run)) == (calls > 0)
+
+
+def test_first_calls_that_are_unlike_others_do_not_hide_what_is_slower():
+    run = jitted()
+    for number in range(700):
+        CLOCK.compiled = 1030 if number > 150 else int(10 ** (1.7 + number % 4))
+        run(X)
+    assert "PL214" in notes(run)
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,10 @@ Outcome run_entry(CodeState *state, Entry *entry, const View &view, PyObject *co
     Sample sample = entry->hits < entry->trial_at ? Sample::none : trial_begins(entry);
     if (entry->slower && sample == Sample::none) return leave_alone(state);
     bool trial = sample != Sample::none;
-    if (sample == Sample::plain) return {nullptr, true, false, true, trial};
+    if (sample == Sample::plain) {
+        watches_spoil();  // reports tell what compiled calls take
+        return {nullptr, true, false, true, trial};
+    }
     if (state->streak != 0) state->streak = 0;
     LookupScope off(Lookup::off);
     ConfigScope config(state->config);

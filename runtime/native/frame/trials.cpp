@@ -11,6 +11,7 @@ namespace {
 constexpr unsigned long long NEVER = ~0ull;
 constexpr unsigned long long FIRST = 8;  // hits before the first trial: caches are warm
 constexpr uint32_t ROUND = 4;            // samples of both kinds between two judgements
+constexpr uint32_t EARLY = 4 * ROUND;    // samples of both kinds that come quickly
 constexpr uint32_t MOST = 64;            // samples of both kinds before an open question rests
 constexpr uint32_t MOST_LOST = 64;
 constexpr unsigned long long REST = 100;  // hits between two questions, at least
@@ -50,6 +51,21 @@ int verdict_of(const Trials &trials) {
     return difference > 0 ? 1 : -1;
 }
 
+// Whether programs take next to none of the time of a call. Then it can hardly be faster compiled:
+// the rest is Python's work, and more of it than as written.
+bool mostly_outside(const CodeState *state, const Entry *entry) {
+    constexpr float SMALL = 1 / 16.0f;
+    if (entry->kind == Kind::direct && !entry->target_is_program) return false;  // not sampled
+    const CallClock &clock = state->clock;
+    return clock.whole.n >= ROUND && clock.inside.median() < SMALL * clock.whole.median();
+}
+
+// Whether compiled calls were clearly slower, if perhaps by chance. While that is so, calls that
+// run as written cost nothing.
+bool seems_slower(const Entry *entry) {
+    return !entry->slower && entry->trials->ratio > 1 + CLEARLY;
+}
+
 // Asks dispatch whether an entry may be given up, or taken up again. It reports it.
 bool accepted(CodeState *state, Entry *entry, bool slower) {
     if (callbacks.judged == nullptr) return true;
@@ -76,10 +92,17 @@ void rest(Entry *entry) {
 }
 
 void judge(CodeState *state, Entry *entry) {
-    int verdict = verdict_of(*entry->trials);
-    entry->trials->ratio = std::exp(entry->trials->compiled.mean() - entry->trials->plain.mean());
-    bool open = verdict == 0 && entry->trials->plain.n < MOST;
+    Trials &trials = *entry->trials;
+    int verdict = verdict_of(trials);
+    trials.ratio = std::exp(trials.compiled.mean() - trials.plain.mean());
+    bool early = trials.plain.n < EARLY || entry->slower || trials.ratio <= 1;
+    if (verdict == 0 && !early && mostly_outside(state, entry)) verdict = 1;
+    bool open = verdict == 0 && trials.plain.n < MOST;
     if (open) return;
+    if (verdict == 0 && seems_slower(entry)) {
+        trials.compiled = trials.plain = {};  // the first calls of a program may be unlike others
+        return;
+    }
     if (verdict != 0 && (verdict > 0) != (bool)entry->slower &&
         accepted(state, entry, verdict > 0))
         entry->slower = verdict > 0;
@@ -89,7 +112,8 @@ void judge(CodeState *state, Entry *entry) {
 void plan(CodeState *state, Entry *entry) {
     Trials &trials = *entry->trials;
     uint32_t n = std::min(trials.compiled.n, trials.plain.n);
-    entry->trial_at = entry->hits + 1 + random_below(trials, n < 4 * ROUND ? 3 : 12);
+    uint32_t apart = n < EARLY || seems_slower(entry) ? 3 : 12;
+    entry->trial_at = entry->hits + 1 + random_below(trials, apart);
     bool complete = trials.compiled.n == trials.plain.n && n > 0 && n % ROUND == 0;
     if (complete) judge(state, entry);
     if (trials.lost >= MOST_LOST) rest(entry);
