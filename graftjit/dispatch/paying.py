@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FREE = 8  # recompiles of a frame and its resume functions that are made in any case
-# and those of the resume functions alone, once they took `_MUCH` seconds
+# and those of the resume functions alone, if they took `_MUCH` seconds and none of them is useful
 FREE_INSIDE = 3
 _MUCH = 1.0
 _USEFUL = 8  # calls that an entry must answer to count as useful
@@ -92,19 +92,21 @@ class Budget:
             self.made_inside += inside
             self.spent_inside += seconds if inside else 0.0
 
-    def _is_free(self, inside: bool) -> bool:
-        many = inside and self.made_inside >= FREE_INSIDE and self.spent_inside >= _MUCH
-        return self.made < FREE and not many
+    def _is_free(self, inside: bool, useful: bool) -> bool:
+        many = self.made_inside >= FREE_INSIDE and self.spent_inside >= _MUCH
+        return self.made < FREE and not (inside and many and not useful)
 
     def wait(self, states: Iterable[Any], won: float, inside: bool = False) -> float:
         """Seconds until the program has run for so long that another recompile may be made. `won`:
         the part of its time that compiled calls save. `inside`: it is of a resume function."""
-        if self._began is None or self._is_free(inside):
+        used = [
+            sum(entry.hits >= _USEFUL and not entry.slower for entry in state.entries)
+            for state in states
+            if len(state.entries) > 1
+        ]
+        if self._began is None or self._is_free(inside, any(used)):
             return 0.0
-        useful = 0
-        for state in states:
-            used = sum(entry.hits >= _USEFUL and not entry.slower for entry in state.entries)
-            useful += max(0, used - 1)
+        useful = sum(max(0, number - 1) for number in used)
         share = _SHARE * (useful + _TRUST) / (self.made + _TRUST)
         share = max(_LEAST, min(share, won))
         return self.spent / share - (time.monotonic() - self._began - self._all)

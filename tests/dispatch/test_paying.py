@@ -203,13 +203,18 @@ def test_the_wait_is_longer_where_compiled_calls_save_little(seconds):
     assert budget.wait([], 0.0) > 5 * budget.wait([], 0.1) > 5 * budget.wait([], 1.0)
 
 
-def test_what_varies_inside_a_frame_is_free_less_often_once_it_took_long(seconds):
-    budget = paying.Budget()
+class Entries:
+    def __init__(self, *hits: int) -> None:
+        self.entries = [type("E", (), {"hits": n, "slower": False}) for n in hits]
+
+
+def test_what_varies_inside_a_frame_is_free_less_often_if_it_took_long_for_nothing(seconds):
+    budget, unused, used = paying.Budget(), Entries(1, 1, 1), Entries(1, 9, 1)
     for _ in range(paying.FREE_INSIDE):
-        assert budget.wait([], 1.0, inside=True) == 0.0
+        assert budget.wait([unused], 1.0, inside=True) == 0.0
         budget.add(1.0, again=True, inside=True)
-    assert budget.wait([], 1.0, inside=True) > 1.0
-    assert budget.wait([], 1.0) == 0.0
+    assert budget.wait([unused], 1.0, inside=True) > 1.0
+    assert budget.wait([unused], 1.0) == budget.wait([unused, used], 1.0, inside=True) == 0.0
 
 
 def test_cheap_recompiles_inside_a_frame_are_as_free_as_others(seconds):
@@ -217,11 +222,6 @@ def test_cheap_recompiles_inside_a_frame_are_as_free_as_others(seconds):
     for _ in range(paying.FREE - 1):
         budget.add(0.01, again=True, inside=True)
     assert budget.wait([], 1.0, inside=True) == 0.0
-
-
-class Entries:
-    def __init__(self, *hits: int) -> None:
-        self.entries = [type("E", (), {"hits": n, "slower": False}) for n in hits]
 
 
 def test_the_wait_is_shorter_where_entries_are_used(seconds):
