@@ -22,6 +22,7 @@ from ...runtime.store.store import BUILD_PREFIX, Library
 from ...runtime.version import VERSION
 from . import translation_units
 from .flags import FLAGS
+from .known_kernels import KNOWN
 
 
 def vector_bytes() -> int:
@@ -118,8 +119,7 @@ def _compile(text: str, target: Path) -> None:
     if compiler is None:
         raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
     flags, link = [*compiler.command, *flags_for(text)], link_flags(compiler)
-    parts = translation_units.parts(text, translation_units.processors())
-    if len(parts) > 1 and translation_units.compile_parts(parts, flags, link, target):
+    if _linked(text, flags, link, target):
         return
     command = [*flags, "-o", str(target), "-"]
     done = _run([*command, *link], text, target)
@@ -131,6 +131,19 @@ def _compile(text: str, target: Path) -> None:
             found=done.stderr.strip()[-2000:],
             todo="please report it, with the kernel's source",
         )
+
+
+def _linked(text: str, flags: list[str], link: Sequence[str], target: Path) -> bool:
+    """Whether the library was linked from what is new, in parts, and what is known."""
+    unit = KNOWN.unit(text, flags)
+    if not unit.names:  # none of graftjit's kernels
+        return False
+    parts = translation_units.parts(unit.text, translation_units.processors()) if unit.text else []
+    exports = [*link, *unit.exports()]
+    made = translation_units.compile_parts(parts, flags, exports, target, unit.objects)
+    if made is not None:
+        KNOWN.keep(zip(parts, made, strict=True))
+    return made is not None
 
 
 def _run(command: Sequence[str], text: str, target: Path) -> subprocess.CompletedProcess[str]:

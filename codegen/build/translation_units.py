@@ -3,7 +3,8 @@ time.
 
 In: the text of a graph's unit. Its kernels are functions at the outermost level that share only
 what precedes them. Out: texts, each with some of the kernels and about the same amount of work; and
-one library linked from all of them. `codegen.build.cxx` compiles the whole unit if a part fails.
+one library linked from all of them, and from objects that have other kernels of the unit.
+`codegen.build.cxx` compiles the whole unit if a part fails.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ def processors() -> int:
 def kernels(text: str) -> dict[str, str]:
     """Name -> text of each kernel."""
     return {found.group(1): found.group() for found in _KERNEL.finditer(text)}
+
+
+def replaced(text: str, by: Callable[[str, str], str]) -> str:
+    """The text with `by(name, text)` in place of each kernel."""
+    return _KERNEL.sub(lambda found: by(found.group(1), found.group()), text)
 
 
 def parts(text: str, most: int) -> list[str]:
@@ -65,9 +71,14 @@ def end(one: subprocess.Popen[Any]) -> None:
 
 
 def compile_parts(
-    texts: Sequence[str], command: Sequence[str], link: Sequence[str], target: Path
-) -> bool:
-    """Whether all parts were compiled, side by side, and linked to one library."""
+    texts: Sequence[str],
+    command: Sequence[str],
+    link: Sequence[str],
+    target: Path,
+    known: Sequence[bytes] = (),
+) -> list[bytes] | None:
+    """The objects of all parts, compiled side by side and linked to one library with the `known`
+    objects; None if that failed."""
     environment = {**os.environ, "TMPDIR": str(target.parent)}
     running: list[subprocess.Popen[bytes]] = []
     objects = [target.with_name(f"part{number}.o") for number in range(len(texts))]
@@ -87,14 +98,18 @@ def compile_parts(
                 )
             )
         if any(one.wait(max(until - time.monotonic(), 0.0)) for one in running):
-            return False
+            return None
     except subprocess.TimeoutExpired:
-        return False
+        return None
     finally:
         for one in running:
             end(one)
+    contents = [one.read_bytes() for one in objects]
+    for number, content in enumerate(known):
+        objects.append(target.with_name(f"known{number}.o"))
+        objects[-1].write_bytes(content)
     linked = [*command, "-x", "none", "-o", str(target), *map(str, objects), *link]
     done = subprocess.run(
         linked, capture_output=True, env=environment, check=False, timeout=TIMEOUT
     )
-    return done.returncode == 0
+    return None if done.returncode else contents

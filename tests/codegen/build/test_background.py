@@ -24,14 +24,14 @@ LATER = JitConfig(background=True)
 @pytest.fixture
 def gate(monkeypatch, tmp_path):
     """An empty store, and a compiler that waits for the gate to open."""
-    opened, run = threading.Event(), subprocess.run
+    opened, run = threading.Event(), build._compile
 
     def held(*args, **kwargs):
         assert threading.current_thread() is not threading.main_thread()
         opened.wait(60)
         return run(*args, **kwargs)
 
-    monkeypatch.setattr(build.subprocess, "run", held)
+    monkeypatch.setattr(build, "_compile", held)
     with SESSION.override(cache_dir=tmp_path):
         yield opened
         opened.set()
@@ -103,7 +103,7 @@ def test_a_compiler_that_fails(gate, monkeypatch):
     def refused(*args, **kwargs):
         raise BuildError("the compiler is gone")
 
-    monkeypatch.setattr(build.subprocess, "Popen", refused)
+    monkeypatch.setattr(build, "_compile", refused)
     with SESSION.override(check=False):
         made, x, y = jit(program, config=LATER), torch.randn(3, 5), torch.randn(5)
         made(x, y)
