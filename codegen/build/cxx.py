@@ -6,6 +6,7 @@ library of identical text for the same compiler, flags and processor; then nothi
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import tempfile
@@ -22,7 +23,9 @@ from ...runtime.store.store import BUILD_PREFIX, Library
 from ...runtime.version import VERSION
 from . import translation_units
 from .flags import FLAGS
-from .known_kernels import KNOWN
+
+# the number of builds of this process so far
+_BUILDS = itertools.count()
 
 
 def vector_bytes() -> int:
@@ -119,7 +122,9 @@ def _compile(text: str, target: Path) -> None:
     if compiler is None:
         raise BuildError("no C++ compiler was found", todo="install g++ or clang++", code="FB302")
     flags, link = [*compiler.command, *flags_for(text)], link_flags(compiler)
-    if _linked(text, flags, link, target):
+    # Many processes have one small graph: its kernels are compiled and linked in one run.
+    alone = next(_BUILDS) == 0 and translation_units.is_small(text)
+    if not alone and _linked(text, flags, link, target):
         return
     command = [*flags, "-o", str(target), "-"]
     done = _run([*command, *link], text, target)
@@ -135,6 +140,9 @@ def _compile(text: str, target: Path) -> None:
 
 def _linked(text: str, flags: list[str], link: Sequence[str], target: Path) -> bool:
     """Whether the library was linked from what is new, in parts, and what is known."""
+    # loaded at first use: not every process compiles
+    from .known_kernels import KNOWN
+
     unit = KNOWN.unit(text, flags)
     if not unit.names:  # none of graftjit's kernels
         return False

@@ -44,6 +44,11 @@ def replaced(text: str, by: Callable[[str, str], str]) -> str:
     return _KERNEL.sub(lambda found: by(found.group(1), found.group()), text)
 
 
+def is_small(text: str) -> bool:
+    """Whether it is not worth a compiler of its own for a part of the kernels."""
+    return sum(map(len, kernels(text).values())) < SMALL
+
+
 def parts(text: str, most: int) -> list[str]:
     """The text in up to `most` parts; in one if it is small."""
     kernels = [found.group() for found in _KERNEL.finditer(text)]

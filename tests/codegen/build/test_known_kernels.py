@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[i
         return plain(texts, *rest)
 
     monkeypatch.setattr(units, "compile_parts", compile_parts)
+    monkeypatch.setattr(build, "_BUILDS", itertools.count(1))
     monkeypatch.setattr(KNOWN, "_objects", KnownKernels()._objects)
     with SESSION.override(cache_dir=tmp_path):
         yield made
@@ -63,6 +65,12 @@ def test_only_what_is_new_is_compiled(compiled):
     assert results(**again) == again
     assert results(k0_add=2, k1_add=1) == {"k0_add": 2, "k1_add": 1}
     assert compiled == [3, 1, 0]
+
+
+def test_a_small_unit_is_compiled_and_linked_in_one_run_if_it_is_the_first(compiled, monkeypatch):
+    monkeypatch.setattr(build, "_BUILDS", itertools.count())
+    assert results(k0_add=1) == {"k0_add": 1} and compiled == []
+    assert results(k0_add=1, k1_add=2) == {"k0_add": 1, "k1_add": 2} and compiled == [2]
 
 
 def test_equal_kernels_of_one_unit_are_compiled_once(compiled):
