@@ -475,6 +475,7 @@ class _Attempt:
         conditional.check(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
         graph = self.tracer.finish(ghosts, backward=True)
+        conditional.check_backward(self.machine, graph)
         for ghost, version, index in self.machine.journal.shown:
             if ghost._version != version or (self.machine.heap.data and graph.mutates):
                 raise MustBePython(index, "GB103", "a tensor that is shown and then written")

@@ -10,6 +10,7 @@ operators and is exchanged for the fused one when its kernels are built.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
 from ..ir.symbolic.expr import Symbol, symbols_of
+from ..ir.trace.conditional import is_mark
 from ..ir.trace.joint_graph import Joint, Trade
 from ..runtime.autograd.freed_graph import SpentProgram
 from ..runtime.autograd.rollback import marking_begun, unwriting
@@ -146,6 +148,8 @@ def _half(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     except Exception as error:
         code, reason = _fallback_reason(graph, error)
         SESSION.emit(Fallback(code=code, reason=reason))
+        if _has_parts(graph):
+            return _in_parts(graph, _pipeline().by_aten)
         return _pipeline().by_aten(graph)
 
 
@@ -179,13 +183,8 @@ def _mentioned(graph: Graph) -> set[Symbol]:
 
 def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:
     """The program from the kept plan of such a graph, or from a new one."""
-    # A backward has the numbers that the forward has checked.
-    checks = graph.required and graph.symbols.keys() >= _mentioned(graph)
-    if checks or any(origin[0] == "data" for origin in graph.symbols.values()):
-        # loaded at first use: few programs read numbers from tensors
-        from .read_parts import compiled
-
-        return compiled(graph, lambda part: _programmed(part, level, False, tune))
+    if _has_parts(graph):
+        return _in_parts(graph, lambda part: _programmed(part, level, False, tune))
     key = cache.key_of(graph) if not tune else None
     try:
         done = _kept(graph, key, background)
@@ -196,6 +195,20 @@ def _programmed(graph: Graph, level: str, background: bool, tune: bool) -> Compi
     if done is not None:
         return done
     return _pipeline().programmed(graph, level, background, tune, _fallback_reason, key)
+
+
+def _has_parts(graph: Graph) -> bool:
+    # A backward has the numbers that the forward has checked.
+    checks = graph.required and graph.symbols.keys() >= _mentioned(graph)
+    reads = any(origin[0] == "data" for origin in graph.symbols.values())
+    return bool(checks) or reads or any(map(is_mark, graph.nodes))
+
+
+def _in_parts(graph: Graph, compile_part: Callable[[Graph], Compiled]) -> Compiled:
+    # loaded at first use: few programs read numbers from tensors
+    from .read_parts import compiled
+
+    return compiled(graph, compile_part)
 
 
 def _pipeline() -> Any:

@@ -75,4 +75,5 @@ def _renamed(text: str, names: set[str]) -> str:
         known = found[0]
         return new.setdefault(known, f"#{len(new)}") if known in names else known
 
-    return re.sub(r"\b[a-z]\d+\b", name, text)
+    # the device follows an offset without a space
+    return re.sub(r"\b[a-z]\d+(?=\b|cpu|cuda)", name, text)

@@ -14,7 +14,7 @@ from ..ir.symbolic.expr import Symbol, hint_of
 from ..ir.trace.custom_function import Applied
 from ..ir.trace.reentrant import refusing
 from ..runtime.autograd import rng_state
-from ..runtime.autograd.joint_plan import Plan
+from ..runtime.autograd.joint_plan import Plan, When
 
 
 def joint_plan(graph: Graph, halves: Halves) -> Plan:
@@ -53,6 +53,20 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
         refusing=refusing(joint),
         # Autograd counts the version of an input that the node writes once more.
         needs=() if dirty else _needs(halves, len(joint.results), arguments.values()),
+        when=tuple(_when(halves, one) for one in joint.when),
+        tracked=tuple(_when(halves, one) for one in joint.tracked),
+    )
+
+
+def _when(halves: Halves, when: Any) -> When:
+    """See `Plan.when`."""
+    numbers = halves.backward.numbers
+    return tuple(
+        (
+            tuple(one for one in term if type(one) is int),
+            tuple(numbers.index(one) for one in term if type(one) is not int),
+        )
+        for term in when
     )
 
 

@@ -21,7 +21,7 @@ from ..ir.graph.interpreter import moved
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.defer_writes import held_numbers
 from ..ir.symbolic.expr import Symbol, symbols_of
-from ..ir.trace.conditional import end_only_if, only_if
+from ..ir.trace.conditional import is_mark, only_if
 from .equal_parts import text_of
 from .programs.compiled import Compiled
 from .programs.replay import Writer
@@ -36,7 +36,7 @@ class Part:
     graph: Graph
     takes: list[Node]
     gives: list[Node]
-    when: tuple[Symbol, ...] = ()
+    when: tuple[Any, ...] = ()
 
 
 def divided(graph: Graph) -> list[Part]:
@@ -46,8 +46,10 @@ def divided(graph: Graph) -> list[Part]:
 
 @dataclass(slots=True)
 class _Building:
-    """A part before it is complete. `now`: for nodes of the whole graph those of the part."""
+    """A part before it is complete. `now`: for nodes of the whole graph those of the part; `when`:
+    see `Part`."""
 
+    when: tuple[Any, ...] = ()
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Node] = field(default_factory=list)
     takes: list[Node] = field(default_factory=list)
@@ -62,8 +64,15 @@ class _Division:
             for symbol, origin in graph.symbols.items()
             if origin[0] == "data"
         }
-        self.when: list[tuple[Symbol, ...]] = [()]  # for each group
+        self.when: list[tuple[Any, ...]] = [()]  # for each group
         self.groups = self._groups()
+        # for nodes that may not have been made
+        self.unsure = {
+            node: when
+            for group, when in zip(self.groups, self.when, strict=True)
+            if when
+            for node in group
+        }
 
     def _groups(self) -> list[list[Node]]:
         groups: list[list[Node]] = [[]]
@@ -75,23 +84,22 @@ class _Division:
             used = {symbol for symbol in used if _maker(self.read[symbol]) is not _maker(node)}
             # Nothing outside is written to before a check.
             waits = not checked.isdisjoint(groups[-1]) and not all(map(is_fresh, writes(node)))
-            borders = node.target is only_if or node.target is end_only_if
-            if waits or borders or not used <= known:
+            borders = is_mark(node)
+            if (waits or borders or not used <= known) and groups[-1]:
                 before.update(groups[-1])
                 known = {symbol for symbol, held in self.read.items() if held in before}
                 groups.append([])
                 self.when.append(self.when[-1])
-                assert used <= known, "a number is used before it is read"
-            if node.target is only_if:
-                self.when[-1] += node.args
-            elif node.target is end_only_if:
-                self.when[-1] = self.when[-1][:-1]
+            assert used <= known, "a number is used before it is read"
+            if borders:
+                self.when[-1] = _within(self.when[-1], node)
             else:
                 groups[-1].append(node)
         return groups
 
     def parts(self) -> list[Part]:
-        building = [self._built(group) for group in self.groups]
+        both = zip(self.groups, self.when, strict=True)
+        building = [self._built(group, when) for group, when in both]
         last = building[-1]
         results = [self._value(last, node) for node in self.graph.outputs]
         for one in building:
@@ -109,8 +117,8 @@ class _Division:
             found.append(Part(self._graph(one, outputs, frozenset()), one.takes, gives, when))
         return found
 
-    def _built(self, group: Sequence[Node]) -> _Building:
-        made = _Building()
+    def _built(self, group: Sequence[Node], when: tuple[Any, ...]) -> _Building:
+        made = _Building(when)
         for node in group:
             if node.op == "constant":
                 self._value(made, node)
@@ -135,7 +143,9 @@ class _Division:
         if node.alias is not None and writes(node):  # the tensor that was written
             to.now[node] = made = self._value(to, node.alias)
             return made
-        if node.alias is not None or isinstance(node.meta, tuple):
+        # A view of what was not made cannot be made either.
+        is_made = self.unsure.get(node, ()) == to.when[: len(self.unsure.get(node, ()))]
+        if (node.alias is not None and is_made) or isinstance(node.meta, tuple):
             return self._move(to, node)
         name = node.name
         made = Node("input", len(to.inputs), meta=node.meta, name=name, where=node.where)
@@ -204,6 +214,11 @@ class _Division:
         )  # fmt: skip
 
 
+def _within(when: tuple[Any, ...], mark: Node) -> tuple[Any, ...]:
+    """The condition behind a mark."""
+    return (*when, *mark.args) if mark.target is only_if else when[:-1]
+
+
 def _maker(node: Node) -> Node:
     """The call of a node: of one result of several, the call that has them."""
     return node.args[0] if node.op == "get" else node
@@ -258,7 +273,7 @@ def _compiled_once(
 class _Block:
     """Lines of parts with one condition: without it, other tensors stand for what they give."""
 
-    def __init__(self, writer: Writer, when: tuple[Symbol, ...]) -> None:
+    def __init__(self, writer: Writer, when: tuple[Any, ...]) -> None:
         self.writer, self.when = writer, when
         self.made: dict[Node, str] = {}
         self.read: list[Symbol] = []
@@ -267,7 +282,7 @@ class _Block:
     def end(self) -> None:
         if not self.when:
             return
-        condition = " and ".join(symbol.name for symbol in self.when)
+        condition = " and ".join(map(self.writer.number, self.when))
         made = [(name, node.meta) for node, name in self.made.items()]
         self.writer.conditional(self.start, condition, self.read, made)
 
@@ -283,7 +298,7 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
     dims = {s: of[2:] for s, of in graph.symbols.items()}
     writer.check()
     block = _Block(writer, ())
-    when: tuple[Symbol, ...] = ()
+    when: tuple[Any, ...] = ()
     for at, (part, program) in enumerate(zip(parts, programs, strict=True)):
         if part.when != when:
             block.end()

@@ -20,6 +20,7 @@ import torch
 from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
+from ...ir.trace.joint_graph import Declined
 from ..breaks import Restart
 from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
@@ -29,6 +30,7 @@ from ..values.value import Array, Const, Iterator, Tensor, Value
 from .value_questions import data_numbers
 
 if TYPE_CHECKING:
+    from ...ir.graph.nodes import Graph
     from ..interpreter.machine import Machine
 
 # Of one loop, and of all loops of a walk: each step is compiled for itself.
@@ -99,10 +101,9 @@ def _may_begin(m: Machine, frame: Frame) -> bool:
         or m.tracer is not m.root_tracer
     ):
         return False
-    grad = torch.is_grad_enabled() or m.tracer.needs_grad
     # A cast that autocast keeps would be made in a body and used after it.
     casts = any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
-    return not (grad or casts or m.tracer.regions is not None)
+    return not (casts or m.tracer.regions is not None)
 
 
 def _open(m: Machine, frame: Frame, head: int, place: Any, taken: Any, depth: int) -> bool:
@@ -110,8 +111,9 @@ def _open(m: Machine, frame: Frame, head: int, place: Any, taken: Any, depth: in
     symbol = m.facts.form(taken.expr)
     if not isinstance(symbol, Symbol):
         return False
-    m.open_bodies.append(Open(frame, head, place, _State(m, frame, head, depth)))
-    conditional.begin(m.tracer, symbol, m.users_line)
+    state = _State(m, frame, head, depth)
+    m.open_bodies.append(Open(frame, head, place, state))
+    conditional.begin(m.tracer, symbol, m.users_line, state.ghosts())
     return True
 
 
@@ -154,7 +156,7 @@ def give_up(m: Machine) -> NoReturn:
 
 
 def check(m: Machine, outputs: list[Tensor]) -> None:
-    """Begin again if a body has an effect outside of it, or a gradient is needed after all."""
+    """Begin again if a body has an effect outside of it."""
     leave(m)
     if not m.has_bodies:
         return
@@ -162,10 +164,21 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
     read = {s: o[1]._node for s, o in origins.items() if o[0] == "data"}
     _, nodes = m.root_tracer.values()
     results = [value.ghost._node for value in outputs]
-    if m.root_tracer.needs_grad or not conditional.is_apart(nodes, results, read):
-        m.not_skipped.update(m.has_bodies)
-        m.forget_steps()
-        raise Restart
+    # A backward in the frame runs through all bodies.
+    if m.root_tracer.spends or not conditional.is_apart(nodes, results, read):
+        _give_all_up(m)
+
+
+def check_backward(m: Machine, graph: Graph) -> None:
+    """Begin again without bodies if the graph has no backward of its own because of them."""
+    if m.has_bodies and isinstance(graph.joint, Declined):
+        _give_all_up(m)
+
+
+def _give_all_up(m: Machine) -> NoReturn:
+    m.not_skipped.update(m.has_bodies)
+    m.forget_steps()
+    raise Restart
 
 
 class _State:
@@ -187,6 +200,10 @@ class _State:
         for one in m.frames:
             roots += dict.values(one.locals)
         self._add(roots)
+
+    def ghosts(self) -> list[Any]:
+        """The tensors, but for those that the frame has not written to."""
+        return [value.ghost for value, _ in self.contents.values() if isinstance(value, Tensor)]
 
     def _add(self, pending: list[Any]) -> None:
         while pending:

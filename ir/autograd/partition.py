@@ -30,6 +30,7 @@ from ..passes.pipeline import PassRecord, drop_dead, optimize
 from ..passes.rewriter import Rewriter, apply_table
 from ..symbolic.expr import Symbol, Undecided, hint_of, symbols_of
 from ..trace.autocast_cache import cached_cast
+from ..trace.conditional import marked, unmarked
 from ..trace.joint_graph import Joint, Trade
 from .budget import Choices, is_repeatable, limit_of, on_demand, seconds, within
 from .min_cut import Network
@@ -89,9 +90,15 @@ def divide(
 ) -> Halves:
     """The halves of a graph whose `joint` is a Joint. `budget`: see `JitConfig.memory_budget`;
     `records` gets an entry per pass; `segments`: where there are several."""
-    whole = optimize(joined(graph), check=check, show=show, records=records)
+    whole = joined(graph)
+    nodes, when = unmarked(whole.nodes)
+    if when:
+        # A value of a part is not there for others: the passes run over each part for itself.
+        whole = drop_dead(replace(whole, nodes=nodes))
+    else:
+        whole = optimize(whole, check=check, show=show, records=records)
     whole = with_copies(whole, graph.joint, segments)
-    return _Division(graph, whole, budget, Needs(whole, graph.joint, segments)).halves()
+    return _Division(graph, whole, budget, Needs(whole, graph.joint, segments), when).halves()
 
 
 def _below(graph: Graph, **changes: Any) -> Graph:
@@ -127,9 +134,18 @@ def _plain_cast(at: Rewriter, node: Node) -> Node | None:
 
 
 class _Division:
-    """One division. `kept`: memory that autograd saves itself; `seen`: memory of results."""
+    """One division. `kept`: memory that autograd saves itself; `seen`: memory of results; `when`:
+    of nodes in parts with a condition (`ir.trace.conditional`)."""
 
-    def __init__(self, graph: Graph, whole: Graph, budget: float | None, needs: Needs) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        whole: Graph,
+        budget: float | None,
+        needs: Needs,
+        when: dict[Node, tuple[Any, ...]],
+    ) -> None:
+        self.when = when
         joint = graph.joint
         self.budget, self.trade, self.needs = budget, Trade(), needs
         n = len(joint.pieces)
@@ -303,7 +319,7 @@ class _Division:
             outputs.append(node)
         joined = frozenset(at for at, node in enumerate(self.results) if node.op != "input")
         changes = {"nodes": nodes, "outputs": outputs, "joined": joined, "symbols": self._symbols()}
-        return drop_dead(_below(self.graph, **changes)), saved
+        return _marked(drop_dead(_below(self.graph, **changes)), self.when), saved
 
     def _symbols(self) -> dict[Symbol, tuple[Any, ...]]:
         """The origins of the symbols, where numbers from tensor data are read from pieces."""
@@ -337,6 +353,7 @@ class _Division:
             now[node] = Node("input", len(inputs), meta=meta, name=node.name, where=node.where)
             inputs.append(now[node])
         nodes: list[Node] = []
+        when: dict[Node, tuple[Any, ...]] = {}
         saved = set(chosen)
         # copies with another layout
         other = {node for node in copies if now[node].meta != node.meta}
@@ -348,6 +365,8 @@ class _Division:
                 continue
             now[node] = moved(node, now.__getitem__)
             nodes.append(now[node])
+            if node in self.when:
+                when[now[node]] = self.when[node]
             if other and not other.isdisjoint(reads(node)):
                 meta = _by_rule(now[node], copies)
                 if meta != node.meta:
@@ -359,6 +378,7 @@ class _Division:
             self.graph,
             symbols_of([[n.meta, n.args, n.kwargs] for n in (*inputs, *nodes)]),
         )
+        used |= symbols_of([*when.values(), self.joint.when, self.joint.tracked])
         numbers = sorted(used, key=lambda symbol: symbol.name)
         made = _below(
             graph,
@@ -377,7 +397,7 @@ class _Division:
             symbols={s: ("number", len(inputs) + k) for k, s in enumerate(numbers)},
             numbers=numbers,
         )
-        return drop_dead(made)
+        return _marked(drop_dead(made), when)
 
     def _to_run(self, cut: set[Node]) -> list[Node]:
         """The nodes of the backward in order, including those computed again."""
@@ -392,7 +412,13 @@ class _Division:
             if node.alias is not None:
                 wanted.add(node.alias)
         found.reverse()
+        if self.when:  # what a part computes again is computed where the backward has the part
+            return on_demand(found, self.behind | {one for one in found if one not in self.when})
         return found if self.budget is None else on_demand(found, self.behind)
+
+
+def _marked(graph: Graph, when: dict[Node, tuple[Any, ...]]) -> Graph:
+    return replace(graph, nodes=marked(graph.nodes, when)) if when else graph
 
 
 class _CannotCopy(Exception):

@@ -9,7 +9,7 @@ before. So in a part a write to such memory stays a write (`ghost.owns_its_memor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,11 +20,14 @@ from ..graph.opdef import OPS, OpDef
 from ..graph.schema import OURS
 from ..location import Location
 from ..symbolic.expr import Symbol, symbols_of
-from .ghost import Store
+from .ghost import Ghost, Store
+from .inner_results import edge_of
+from .joint_graph import Edge, Span
 
 if TYPE_CHECKING:
     from .tracer import Tracer
 
+_sequence_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 # The operators live as long as this object.
 _LIBRARY = torch.library.Library(OURS, "FRAGMENT")
 _LIBRARY.define("only_if(SymInt taken) -> ()")
@@ -43,12 +46,16 @@ def part_ends() -> None:
     """The end of what the last `part_begins` that has none yet decides about."""
 
 
-def begin(tracer: Tracer, taken: Symbol, where: Location | None) -> None:
-    """Begin a part that runs if `taken` is not zero."""
+def begin(
+    tracer: Tracer, taken: Symbol, where: Location | None, ghosts: Iterable[Ghost] = ()
+) -> None:
+    """Begin a part that runs if `taken` is not zero. `ghosts`: those that it may write to."""
     recorder = tracer._recorder
     recorder.owner.parts.append(Store(fresh=True).number)
     recorder.nodes.append(Node("call", only_if, (taken,), name=f"part_{len(recorder.nodes)}"))
     tracer._calls.append(Call(part_begins, (taken,), {}, None, where))
+    before = [(ghost, _edge(ghost)) for ghost in ghosts if not ghost._is_view()]
+    recorder.owner.spans.append(Span(taken, _sequence_number(), before))
 
 
 def end(tracer: Tracer, where: Location | None) -> None:
@@ -57,6 +64,17 @@ def end(tracer: Tracer, where: Location | None) -> None:
     recorder.owner.parts.pop()
     recorder.nodes.append(Node("call", end_only_if, name=f"part_{len(recorder.nodes)}"))
     tracer._calls.append(Call(part_ends, (), {}, None, where))
+    span = next(one for one in reversed(recorder.owner.spans) if one.last < 0)
+    span.last = _sequence_number()
+    for ghost, edge in span.before:
+        now = _edge(ghost)
+        if now is not None and now != edge:
+            span.changed[now] = edge
+    span.before = []
+
+
+def _edge(ghost: Ghost) -> Edge | None:
+    return None if ghost.grad_fn is None else edge_of(ghost)
 
 
 def is_apart(nodes: Sequence[Node], outputs: Sequence[Node], read: dict[Symbol, Node]) -> bool:
@@ -86,6 +104,47 @@ def is_apart(nodes: Sequence[Node], outputs: Sequence[Node], read: dict[Symbol, 
     return not inside and gone.isdisjoint(set(outputs) - set(read.values()))
 
 
+def is_mark(node: Node) -> bool:
+    """Whether a part begins or ends here."""
+    return node.target is only_if or node.target is end_only_if
+
+
+def unmarked(nodes: Sequence[Node]) -> tuple[list[Node], dict[Node, tuple[Any, ...]]]:
+    """(the nodes but for marks, for each node of a part the numbers that it needs)"""
+    found: list[Node] = []
+    when: dict[Node, tuple[Any, ...]] = {}
+    now: tuple[Any, ...] = ()
+    for node in nodes:
+        if node.target is only_if:
+            now = *now, *node.args
+        elif node.target is end_only_if:
+            now = now[:-1]
+        else:
+            found.append(node)
+            if now:
+                when[node] = now
+    return found, when
+
+
+def marked(nodes: Sequence[Node], when: dict[Node, tuple[Any, ...]]) -> list[Node]:
+    """The nodes with marks: as before `unmarked`."""
+    found: list[Node] = []
+    now: tuple[Any, ...] = ()
+    for node in [*nodes, None]:
+        wanted = when.get(node, ()) if node is not None else ()
+        if node is not None and node.op == "constant":
+            wanted = now
+        same = 0
+        while same < min(len(now), len(wanted)) and now[same] == wanted[same]:
+            same += 1
+        found += [Node("call", end_only_if) for _ in now[same:]]
+        found += [Node("call", only_if, (taken,)) for taken in wanted[same:]]
+        now = wanted
+        if node is not None:
+            found.append(node)
+    return found
+
+
 def placeholder(meta: Any) -> torch.Tensor:
     """A tensor in place of one that was not made, since its part did not run."""
-    return torch.empty((0,) * len(meta.shape), dtype=meta.dtype, device=meta.device)
+    return torch.zeros((0,) * len(meta.shape), dtype=meta.dtype, device=meta.device)

@@ -19,17 +19,18 @@ from ..graph.layout import from_data
 from ..graph.nodes import Meta, Node
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import to_torch
-from .joint_graph import CustomBackward
+from .joint_graph import CustomBackward, Span
 
 
 class Owner:
     """The mark of a trace on its ghosts; in no reference cycle.
 
     It has the trace's symbolic facts, and the backwards of custom functions that have run. `parts`:
-    for each open part of `conditional`, the number of the first memory that is made in it.
+    for each open part of `conditional`, the number of the first memory that is made in it; `spans`:
+    where the parts are in autograd's graph.
     """
 
-    __slots__ = ("custom", "facts", "parts", "withheld")
+    __slots__ = ("custom", "facts", "parts", "spans", "withheld")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -37,6 +38,7 @@ class Owner:
         # whether one of them has given no gradient to an argument that requires one
         self.withheld = False
         self.parts: list[int] = []
+        self.spans: list[Span] = []
 
 
 _NUMBERS = itertools.count()

@@ -22,6 +22,7 @@ from ..graph.nodes import Meta, Node
 from ..ops.region_borders import NO_REGION, again
 from ..own_hooks import put_on
 from .autocast_cache import casts_now
+from .conditional_backward import Conditions, Recorded, watched
 from .frees import frees_of
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
@@ -53,6 +54,9 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
+    spans = tracer.spans() if ghosts else []
+    if spans and (inner or inside or tracer.rewritten()):
+        return Declined("parts that data skip, and results that depend on each other")
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
     replaced = [(one.function, one.number) for one in hidden] + [edge_of(one) for one in inside]
@@ -63,10 +67,16 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
         ends = [one.grad_fn for one in inside]
         frees, _ = tracer.beside(frees_of, functions, ends, places, tracer.n_inputs)
-        made_by, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents)
+        parts = Conditions(ghosts, spans) if spans else None
+        if parts is not None:
+            tracer.beside(_observed, parts, ghosts, leaves, tangents)
+        made_by, nodes = tracer.beside(
+            _backward, ghosts, replaced, leaves, tangents, parts and Recorded(tracer, parts)
+        )
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
-    found, arrived, order = made_by
+    found, arrived, order, ordered = made_by
+    nodes = nodes if ordered is None else ordered
     if len(ghosts) > 1 and _is_withheld(tracer, tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
     parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
@@ -92,6 +102,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         tuple(map(functions.index, functions)),
         _ranks(functions),
         *_finished(tracer, inputs, functions, map(wanted.__getitem__, order)),
+        when=() if parts is None else parts.of_leaves(leaves),
+        tracked=() if parts is None else parts.tracked(),
     )
 
 
@@ -260,14 +272,15 @@ def _backward(
     replaced: Sequence[tuple[Any, int]],
     leaves: Sequence[Ghost],
     tangents: Sequence[Node],
-) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...], list[int]]:
+    parts: Recorded | None = None,
+) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...], list[int], list[Node] | None]:
     """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs` and of the
     tensors at the edges `replaced` of autograd's graph; and the leaves, by position, in the order
-    in which their gradients are finished. What comes before such a tensor gets its tangent in place
+    in which their gradients are finished; and all nodes, in `parts`. What comes before such a tensor gets its tangent in place
     of its gradient."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
-        return (), (), []
+        return (), (), [], None
     arrived: dict[int, Node] = {}
     order: list[int] = []
 
@@ -293,17 +306,9 @@ def _backward(
         put_on(function.register_prehook, partial(exchanged, at, number))
         for at, (function, number) in enumerate(replaced, len(outputs))
     ]
+    hooks += [] if parts is None else watched(parts.conditions, parts.begun, parts.done)
     try:
-        # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
-        found: Any = torch.autograd.graph._engine_run_backward(
-            tuple(outputs),
-            tuple(given[: len(outputs)]),
-            True,
-            False,
-            tuple(leaves),
-            True,
-            accumulate_grad=False,
-        )
+        found = _run(outputs, given[: len(outputs)], leaves)
     finally:
         for hook in hooks:
             hook.remove()
@@ -311,4 +316,29 @@ def _backward(
         tuple(None if ghost is None else ghost._node for ghost in found),
         tuple(arrived.get(at) for at in range(len(given))),
         order,
+        None if parts is None else parts.nodes(),
     )
+
+
+def _run(outputs: Sequence[Any], given: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    # As torch.autograd.grad, without its check of shapes, which imports sympy (a second).
+    return torch.autograd.graph._engine_run_backward(
+        tuple(outputs), tuple(given), True, False, tuple(leaves), True, accumulate_grad=False
+    )
+
+
+def _observed(
+    owner: Any,
+    parts: Conditions,
+    outputs: Sequence[Ghost],
+    leaves: Sequence[Ghost],
+    tangents: Sequence[Node],
+) -> None:
+    """Let `parts` find out what runs when."""
+    given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
+    hooks = watched(parts, *parts.observed())
+    try:
+        _run(outputs, given, leaves)
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..dataclass import dataclass
+from ..dataclass import dataclass, field
 from ..graph.nodes import Node
+from ..symbolic.expr import Symbol
 
 if TYPE_CHECKING:
     from ..graph.interpreter import Replaced
@@ -33,6 +34,30 @@ class CustomBackward:
         return CustomBackward(
             *(tuple(map(now.__getitem__, some)) for some in (self.given, self.made, self.unused))
         )
+
+
+# A node of autograd, and the number of its output.
+Edge = tuple[Any, int]
+# Conditions, of which one must hold: numbers of the graph that must not be zero, all of them.
+When = tuple[tuple[Any, ...], ...]
+ALWAYS: When = ((),)
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """A part of a trace that runs if a number is not zero, in autograd's graph.
+
+    taken    the number
+    first    the sequence number of autograd where the part begins; `last`: where it ends
+    before   tensors from before the part, and what made them then
+    changed  what made the tensors that the part wrote, after it -> before it (None: no gradient)
+    """
+
+    taken: Symbol
+    first: int
+    before: list[tuple[Any, Edge | None]]
+    last: int = -1
+    changed: dict[Edge, Edge | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +94,9 @@ class Joint:
                 autograd computes what their gradients add to that of their memory
     custom      the backwards of custom functions
     casts       autocast around the graph: (device type, dtype) where it is on
+    when        with parts that data skip: for each of `wanted` when its gradient exists, given the
+                gradients of all results
+    tracked     with such parts: for each of `results` when it has a history
     """
 
     nodes: tuple[Node, ...]
@@ -95,6 +123,8 @@ class Joint:
     givers: tuple[int, ...] = ()
     arguments: tuple[frozenset[Node], ...] = ()
     users: dict[int, frozenset[int]] | None = None
+    when: tuple[When, ...] = ()
+    tracked: tuple[When, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,11 @@ from ...ir.trace.output_views import pieces_of
 from . import custom_function
 
 
+# Conditions, of which one must hold: results that must have a gradient, and numbers of the backward
+# that must not be zero, by position.
+When = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How forward and backward belong together. Positions are those of the graph's inputs and of
@@ -52,6 +57,8 @@ class Plan:
                 that it is given depends on; None if that does not say what autograd reaches
     casts       autocast around the graph: (device type, dtype) where it is on
     refusing    inputs with a gradient from checkpoints that have `use_reentrant=True`
+    when        with parts that data skip: for each of `wanted` when its gradient exists
+    tracked     with such parts: for each of `results` when it has a history
     """
 
     name: str
@@ -81,6 +88,8 @@ class Plan:
     casts: Casts = ()
     refusing: tuple[int, ...] = ()
     needs: tuple[frozenset[int], ...] = ()
+    when: tuple[When, ...] = ()
+    tracked: tuple[When, ...] = ()
 
     @property
     def has_own_nodes(self) -> bool:
@@ -107,6 +116,16 @@ def number_of(where: tuple[Any, ...], inputs: Sequence[Any], made: Sequence[Any]
     if what == "number":
         return value
     return value.size(dim[0]) if what == "size" else value.stride(dim[0])
+
+
+def holds(when: When, numbers: Sequence[Any], given: Sequence[Any] | None = None) -> bool:
+    """Whether a condition holds with these numbers and gradients of results (None: all of them are
+    there)."""
+    return any(
+        all(numbers[at] for at in needed)
+        and (given is None or all(given[at] is not None for at in results))
+        for results, needed in when
+    )
 
 
 def laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:

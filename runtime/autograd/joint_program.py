@@ -37,7 +37,7 @@ from . import (
 from .edge_order import arranged
 from .freed_graph import used_up
 from .held_inputs import Held, Holder, gone, inputs_of
-from .joint_plan import Plan, laid_out, number_of
+from .joint_plan import Plan, holds, laid_out, number_of
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
@@ -165,6 +165,11 @@ def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
         return None, error
 
 
+def _decides(when: Sequence[Any]) -> bool:
+    """Whether parts of the graph decide whether a gradient exists."""
+    return not any(not numbers for _, numbers in when)
+
+
 class JointProgram:
     """The callable for one graph. It takes the graph's tensors and numbers and returns its outputs.
 
@@ -220,7 +225,10 @@ class JointProgram:
         # whether to note what each backward frees
         lasts = lasting.lasts(plan.frees, len(plan.results))
         self._notes = self._saves and (lasts or plan.has_own_nodes)
-        self.may_leave_out = None in plan.gradients or len(plan.results) > 1
+        self._sometimes = {at: when for at, when in zip(plan.wanted, plan.when) if _decides(when)}
+        self.may_leave_out = (
+            None in plan.gradients or len(plan.results) > 1 or bool(self._sometimes)
+        )
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
@@ -325,9 +333,16 @@ class JointProgram:
             held,
         )
         pieces = made[: plan.n_pieces]
-        if self._plain:
-            node.non_differentiable = tuple([pieces[at] for at in self._plain])
+        plain = [*self._plain, *self._without_history(node.call[0])]
+        if plain:
+            node.non_differentiable = tuple([pieces[at] for at in plain])
         return pieces
+
+    def _without_history(self, numbers: Sequence[Any]) -> list[int]:
+        """The pieces without a history, since no part that gives them one has run."""
+        plan = self.plan
+        pairs = zip(plan.results, plan.tracked) if plan.tracked else ()
+        return [at for at, when in pairs if not holds(when, numbers)]
 
     def _dirty(self, node: Any, made: Tensors, inputs: Sequence[Any]) -> Tensors:
         """The forward's results, with written inputs replaced by the input tensors themselves."""
@@ -341,7 +356,8 @@ class JointProgram:
         """Whether inputs that require a gradient may get none, given these gradients, of which one
         is there."""
         plan = self.plan
-        return None in plan.gradients or any(gradients[at] is None for at in plan.results)
+        missing = any(gradients[at] is None for at in plan.results)
+        return None in plan.gradients or missing or bool(self._sometimes)
 
     def backwards(self, node: Any, gradients: Sequence[Any], keep: bool = False) -> Sequence[Any]:
         """The gradients of all inputs. `keep`: what is saved."""
@@ -388,6 +404,9 @@ class JointProgram:
         for at, number in places:
             if asked[at]:
                 returned[at] = made[number]
+        for at, when in self._sometimes.items():
+            if not holds(when, numbers, given):
+                returned[self._edges[at]] = None
         # a hook may have changed what was saved
         if self._twin is not None and not (node.layouts or current_inputs.written(node.current)):
             self._twin.compare(node.begun, given, self._by_input(returned))
