@@ -20,8 +20,8 @@ from ..ir.dataclass import dataclass
 from ..ir.graph.effects import root, writes
 from ..ir.graph.interpreter import substitute
 from ..ir.graph.nodes import Call, Graph, Node, Ref
-from ..ir.symbolic.expr import symbols_of
-from ..ir.trace.joint_graph import HIDDEN, Joint
+from ..ir.symbolic.expr import Symbol, symbols_of
+from ..ir.trace.joint_graph import HIDDEN, Joint, When
 from ..runtime.autograd.segments import Place
 from .programs.replay import refs_of
 
@@ -223,7 +223,27 @@ class _Segment:
                 if (by := sum((mask >> at & 1) << number for number, at in results))
             ),
             views_inside=(),
+            when=self._when(wanted),
+            parted=(),
+            tracked=tuple(joint.tracked[at] for at in self.segment.results if joint.tracked),
         )
+
+    def _when(self, wanted: tuple[int, ...]) -> tuple[When, ...]:
+        """When the gradients of `wanted` exist. What arrives at a result depends on no other one."""
+        joint, results = self.joint, self.segment.results
+        if not joint.parted:
+            return ()
+        whole = dict(zip(joint.wanted, joint.parted, strict=True))
+        found = []
+        for at in wanted:
+            terms = []
+            for term in whole.get(at, ((),)):
+                given = [one for one in term if type(one) is int]
+                if set(given) <= set(results):
+                    own = [results.index(one) if type(one) is int else one for one in term]
+                    terms.append(tuple(own))
+            found.append(tuple(terms))
+        return tuple(found)
 
     def _before(self, bits: int) -> int:
         """The inputs and results of the segment among those of the whole, as bits as in
@@ -266,7 +286,8 @@ class _Segment:
         live = {_shifted(self._ref(at), n, further) for at in self.own}
         kept = []
         for call in reversed(calls):
-            if call.results is None or not live.isdisjoint(refs_of(call.results)):
+            number = call.results is None or isinstance(call.results, Symbol)
+            if number or not live.isdisjoint(refs_of(call.results)):
                 kept.append(call)
                 live.update(refs_of((call.args, call.kwargs)))
         return kept[::-1]

@@ -111,8 +111,8 @@ def _data_symbols(graph: Graph) -> set[Any]:
 def _reads(graph: Graph, segments: Any) -> str:
     """Why numbers that the graph reads from tensors leave it whole; empty if they do not."""
     read = _data_symbols(graph)
-    if read and segments is not None:
-        return "a number from tensor data, and results that are differentiated by themselves"
+    if segments is not None and segments.joint.parted and segments.inner:
+        return "parts that data skip, and results that depend on each other"
     views = [(view.meta, view.args, view.kwargs) for view, _ in graph.joint.views]
     if read & symbols_of(views):
         return "a view by a number from tensor data"

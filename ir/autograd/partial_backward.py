@@ -120,6 +120,7 @@ class _Part:
         self.hangs = dependences(graph.nodes, {graph.inputs[at] for at in tangents})
         self.now: dict[Node, Node] = {}
         self.nodes: list[Node] = []
+        self.zeros: list[Node] = []  # before the first part of the graph that data may skip
 
     def _none(self, node: Node) -> bool:
         hangs = self.hangs.get(root(node))
@@ -140,7 +141,7 @@ class _Part:
         part = replace(
             graph,
             inputs=[self.now[node] for node in kept],
-            nodes=self.nodes,
+            nodes=[*self.zeros, *self.nodes],
             outputs=[self.now[node] for node in given],
             sources=[None] * n,
             symbols={s: ("number", n + k) for k, s in enumerate(graph.numbers)},
@@ -174,15 +175,15 @@ class _Part:
         order = _order(meta)
         shape = tuple(meta.shape[dim] for dim in order)
         lying = _dense(Meta(shape, shape, meta.dtype, meta.device))
-        name = f"none_{len(self.nodes)}"
+        name = f"none_{len(self.zeros)}"
         made = Node("call", aten.zeros.default, (shape,), named, lying, name)
-        self.nodes.append(made)
+        self.zeros.append(made)
         if list(order) == sorted(order):
             return made
         back = [order.index(dim) for dim in range(len(order))]
         turned = Meta(meta.shape, tuple(lying.stride[at] for at in back), meta.dtype, meta.device)
         view = Node("call", aten.permute.default, (made, back), {}, turned, f"{name}_t", alias=made)
-        self.nodes.append(view)
+        self.zeros.append(view)
         return view
 
 

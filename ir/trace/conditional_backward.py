@@ -41,17 +41,14 @@ _MOST = 256
 # Names of numbers that must not be zero, and (as ints) results whose gradient has to be there.
 _Terms = frozenset[frozenset[Any]]
 _ALWAYS: _Terms = frozenset([frozenset()])
+_NEVER: _Terms = frozenset()
 
 
 class _NotKnown(CannotTrace):
     """Why the backward of parts cannot be a graph."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__()
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"parts that data skip: {self.reason}"
+        super().__init__(f"parts that data skip: {reason}", "parts")
 
 
 def _least(terms: Iterable[frozenset[Any]]) -> _Terms:
@@ -85,8 +82,12 @@ def _ordered(terms: _Terms) -> When:
 class Conditions:
     """When the nodes of autograd's graph behind some results run."""
 
-    def __init__(self, results: Sequence[Any], spans: Sequence[Span]) -> None:
+    def __init__(
+        self, results: Sequence[Any], spans: Sequence[Span], inner: Sequence[int]
+    ) -> None:
+        """`inner`: the results, by position, that other ones depend on."""
         self.results = results
+        self.inner = {results[at].grad_fn for at in inner}
         self.functions = [
             one for one in nodes_behind(r.grad_fn for r in results) if _leaf(one) is None
         ]
@@ -94,6 +95,8 @@ class Conditions:
         self.spans = spans
         self.symbols = {span.taken.name: span.taken for span in spans}
         self.needed: dict[Any, _Terms] = {}  # for each node what its gradients depend on
+        # the same where what comes before an inner result depends on its gradient alone
+        self.parted: dict[Any, _Terms] = {}
         self._existing: dict[Any, When] = {}
         self._check(spans)
 
@@ -111,36 +114,45 @@ class Conditions:
     def observed(self) -> tuple[Any, Any]:
         """The hooks (see `watched`) of a run that finds out what runs when."""
         for at, one in enumerate(self.results):
-            self._need(one.grad_fn, frozenset([frozenset([at])]))
+            own = frozenset([frozenset([at])])
+            self._need(one.grad_fn, own, own)
         return self._begun, self._done
 
-    def _need(self, function: Any, terms: _Terms) -> None:
+    def _need(self, function: Any, terms: _Terms, parted: _Terms) -> None:
         self.needed[function] = _least([*self.needed.get(function, ()), *terms])
+        self.parted[function] = _least([*self.parted.get(function, ()), *parted])
 
     def _begun(self, function: Any, _gradients: Sequence[Any]) -> None:
-        terms = self.needed.get(function, frozenset())
+        if function in self.inner:
+            pairs = enumerate(self.results)
+            own = [frozenset([at]) for at, one in pairs if one.grad_fn is function]
+            self.parted[function] = frozenset(own)
+            if self.exists(function) != ALWAYS or self.inside[function]:
+                raise _NotKnown("one changes a result that others depend on")
+        terms = self.needed.get(function, _NEVER), self.parted.get(function, _NEVER)
         for span in self.inside[function]:
             for (after, _), before in span.changed.items():
                 if after is function and before is not None:
-                    self._need(before[0], terms)
+                    self._need(before[0], *terms)
 
     def _done(self, function: Any, made: Sequence[Any]) -> None:
-        terms = self.runs(function)
+        symbols = [span.taken.name for span in self.inside[function]]
+        terms = self.runs(function), _and(self.parted.get(function, _NEVER), symbols)
         for (to, _), one in zip(function.next_functions, made, strict=True):
             if to is not None and one is not None:
-                self._need(to, terms)
+                self._need(to, *terms)
 
     def runs(self, function: Any) -> _Terms:
         """When a node runs."""
         symbols = [span.taken.name for span in self.inside.get(function, ())]
-        terms = self.needed.get(function, frozenset())
+        terms = self.needed.get(function, _NEVER)
         return _and(terms, symbols) if symbols else terms
 
     def exists(self, function: Any) -> When:
         """When a node is given gradients, if all results have one."""
         found = self._existing.get(function)
         if found is None:
-            found = _ordered(_of_data(self.needed.get(function, frozenset())))
+            found = _ordered(_of_data(self.needed.get(function, _NEVER)))
             self._existing[function] = found
         return found
 
@@ -148,10 +160,11 @@ class Conditions:
         """When a node runs, if all results have a gradient."""
         return _ordered(_of_data(self.runs(function)))
 
-    def of_leaves(self, leaves: Sequence[Any]) -> tuple[When, ...]:
+    def of_leaves(self, leaves: Sequence[Any], parted: bool) -> tuple[When, ...]:
         """For each leaf when it has a gradient; results, by position, must have one, too."""
-        known = {id(_leaf(one)): terms for one, terms in self.needed.items()}
-        terms = (known.get(id(leaf), frozenset()) for leaf in leaves)
+        found = self.parted if parted else self.needed
+        known = {id(_leaf(one)): terms for one, terms in found.items()}
+        terms = (known.get(id(leaf), _NEVER) for leaf in leaves)
         return tuple(self._told(_ordered(one)) for one in terms)
 
     def _told(self, when: When) -> When:
@@ -236,7 +249,7 @@ class _Block:
 class Recorded:
     """The nodes of a backward that autograd's engine runs over ghosts, in parts."""
 
-    def __init__(self, tracer: Tracer, conditions: Conditions) -> None:
+    def __init__(self, tracer: Tracer, conditions: Conditions, tangents: Sequence[Node]) -> None:
         self.recorder, self.conditions = tracer._recorder, conditions
         self.at = len(self.recorder.nodes)
         self.blocks = [_Block(ALWAYS, ())]
@@ -244,6 +257,8 @@ class Recorded:
         self.passed: set[tuple[int, Edge]] = set()
         # for each edge the sum of the gradients so far, and whether nothing else has it
         self.given: dict[Edge, tuple[Node, bool]] = {}
+        for one, node in zip(conditions.results, tangents, strict=False):
+            self.given[edge_of(one)] = node, False
         self.added: list[Edge] = []  # edges to which the engine now adds a gradient
         self.written = {edge for span in conditions.spans for edge in span.changed}
 

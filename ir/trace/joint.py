@@ -55,7 +55,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
     spans = tracer.spans() if ghosts else []
-    if spans and (inner or inside or tracer.rewritten()):
+    if spans and (hidden or inside or tracer.rewritten()):
         return Declined("parts that data skip, and results that depend on each other")
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
@@ -67,11 +67,16 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
         ends = [one.grad_fn for one in inside]
         frees, _ = tracer.beside(frees_of, functions, ends, places, tracer.n_inputs)
-        parts = Conditions(ghosts, spans) if spans else None
+        parts = Conditions(ghosts, spans, inner) if spans else None
         if parts is not None:
             tracer.beside(_observed, parts, ghosts, leaves, tangents)
         made_by, nodes = tracer.beside(
-            _backward, ghosts, replaced, leaves, tangents, parts and Recorded(tracer, parts)
+            _backward,
+            ghosts,
+            replaced,
+            leaves,
+            tangents,
+            parts and Recorded(tracer, parts, tangents),
         )
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
@@ -102,7 +107,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         tuple(map(functions.index, functions)),
         _ranks(functions),
         *_finished(tracer, inputs, functions, map(wanted.__getitem__, order)),
-        when=() if parts is None else parts.of_leaves(leaves),
+        when=() if parts is None else parts.of_leaves(leaves, False),
+        parted=() if parts is None else parts.of_leaves(leaves, True),
         tracked=() if parts is None else parts.tracked(),
     )
 

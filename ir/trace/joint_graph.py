@@ -94,8 +94,9 @@ class Joint:
                 autograd computes what their gradients add to that of their memory
     custom      the backwards of custom functions
     casts       autocast around the graph: (device type, dtype) where it is on
-    when        with parts that data skip: for each of `wanted` when its gradient exists, given the
-                gradients of all results
+    when        with parts that data skip: for each of `wanted` when its gradient exists, by numbers
+                of the graph, and by results, by position, that must have a gradient; `parted`: the
+                same where what comes before an inner result depends on its gradient alone
     tracked     with such parts: for each of `results` when it has a history
     """
 
@@ -124,6 +125,7 @@ class Joint:
     arguments: tuple[frozenset[Node], ...] = ()
     users: dict[int, frozenset[int]] | None = None
     when: tuple[When, ...] = ()
+    parted: tuple[When, ...] = ()
     tracked: tuple[When, ...] = ()
 
 

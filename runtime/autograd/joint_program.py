@@ -310,9 +310,16 @@ class JointProgram:
         rest = begins(self._rest) if plan.written else self._rest
         return rest(node, inputs, held, made)
 
-    def _rest(self, node: Any, inputs: Sequence[Any], held: Held, made: Tensors) -> Tensors:
-        """The work after the forward has run."""
-        plan = self.plan
+    def _rest(
+        self,
+        node: Any,
+        inputs: Sequence[Any],
+        held: Held,
+        made: Tensors,
+        read: Tensors | None = None,
+    ) -> Tensors:
+        """The work after the forward has run. `read`: what numbers are read from (None: `made`)."""
+        plan, read = self.plan, made if read is None else read
         if self._twin is not None:
             self._twin.values(node.begun, inputs, made)
         if plan.dirty:
@@ -328,7 +335,7 @@ class JointProgram:
         node.call = (
             ()
             if self._only_tensors
-            else tuple([number_of(where, inputs, made) for where in plan.numbers]),
+            else tuple([number_of(where, inputs, read) for where in plan.numbers]),
             () if self._only_tensors else inputs[plan.n_tensors :],
             held,
         )

@@ -132,7 +132,7 @@ class Segment(JointProgram):
             node.random = run.random
         if self._twin is not None:
             node.begun = self._begun(run, (*run.before[:n], *inputs[n:]))
-        return self._rest(node, inputs, held, self._results_of(run.made))
+        return self._rest(node, inputs, held, self._results_of(run.made), run.made)
 
     def _begun(self, run: _Run, inputs: Sequence[Any]) -> Any:
         """The comparison with eager, with the random numbers of the forward."""
