@@ -30,6 +30,7 @@ from .conditional import end_only_if, only_if
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import edge_of, nodes_behind
 from .joint_graph import ALWAYS, Edge, Span, When
+from .spans import places
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -83,15 +84,17 @@ class Conditions:
     """When the nodes of autograd's graph behind some results run."""
 
     def __init__(
-        self, results: Sequence[Any], spans: Sequence[Span], inner: Sequence[int]
+        self, results: Sequence[Any], spans: Sequence[Span], inner: Iterable[tuple[int, Any]]
     ) -> None:
-        """`inner`: the results, by position, that other ones depend on."""
+        """`inner`: the results that other ones depend on, by position, and their nodes."""
         self.results = results
-        self.inner = {results[at].grad_fn for at in inner}
+        self.inner: dict[Any, list[int]] = {}
+        for at, function in inner:
+            self.inner.setdefault(function, []).append(at)
         self.functions = [
             one for one in nodes_behind(r.grad_fn for r in results) if _leaf(one) is None
         ]
-        self.inside = _places(self.functions, spans)
+        self.inside = places(self.functions, spans)
         self.spans = spans
         self.symbols = {span.taken.name: span.taken for span in spans}
         self.needed: dict[Any, _Terms] = {}  # for each node what its gradients depend on
@@ -124,8 +127,8 @@ class Conditions:
 
     def _begun(self, function: Any, _gradients: Sequence[Any]) -> None:
         if function in self.inner:
-            pairs = enumerate(self.results)
-            own = [frozenset([at]) for at, one in pairs if one.grad_fn is function]
+            same = [at for at, one in enumerate(self.results) if one.grad_fn is function]
+            own = [frozenset([at]) for at in {*same, *self.inner[function]}]
             self.parted[function] = frozenset(own)
             if self.exists(function) != ALWAYS or self.inside[function]:
                 raise _NotKnown("one changes a result that others depend on")
@@ -180,8 +183,8 @@ class Conditions:
             total = add(total, product)
         return total
 
-    def tracked(self) -> tuple[When, ...]:
-        """For each result when it has a history."""
+    def tracked(self, edges: Iterable[Edge]) -> tuple[When, ...]:
+        """For each result, by its place in autograd's graph, when it has a history."""
         known: dict[Any, _Terms] = {}
 
         def of(edge: Edge | None) -> _Terms:
@@ -200,7 +203,7 @@ class Conditions:
             terms = _least([term for edge in function.next_functions for term in of(edge)])
             symbols = [span.taken.name for span in self.inside[function]]
             known[function] = _and(terms, symbols) if terms else terms
-        return tuple(self._told(_ordered(of(edge_of(one)))) for one in self.results)
+        return tuple(self._told(_ordered(of(edge))) for edge in edges)
 
 
 def _fits(one: Any, other: Any) -> bool:
@@ -209,20 +212,6 @@ def _fits(one: Any, other: Any) -> bool:
 
 def _leaf(function: Any) -> Any:
     return getattr(function, "variable", None)
-
-
-def _places(functions: Sequence[Any], spans: Sequence[Span]) -> dict[Any, tuple[Span, ...]]:
-    """For each node the parts around it, the outermost first."""
-    found: dict[Any, tuple[Span, ...]] = {}
-    open_now: list[Span] = []
-    pending = sorted(spans, key=lambda one: (one.first, -one.last))
-    for function in sorted(functions, key=lambda one: one._sequence_nr()):
-        at = function._sequence_nr()
-        while pending and pending[0].first <= at:
-            open_now.append(pending.pop(0))
-        open_now = [one for one in open_now if at < one.last]
-        found[function] = tuple(open_now)
-    return found
 
 
 @dataclass(slots=True)
@@ -330,7 +319,8 @@ class Recorded:
             raise _NotKnown("a hook on a gradient")
         for edge, node in zip(self.added, made, strict=True):
             block.put(self.conditions.exists(edge[0]), [node])
-            self.given[edge] = node, True
+            # The parts of a sum before an inner result are told apart.
+            self.given[edge] = node, edge[0] not in self.conditions.inner
         self.added = []
 
     def _passing(self, function: Any, edge: Edge, one: Any, block: _Block) -> tuple[Any, When]:

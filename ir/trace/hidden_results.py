@@ -21,6 +21,7 @@ from ..dataclass import dataclass
 from ..graph.effects import root, writes
 from ..graph.nodes import Node
 from .inner_results import VALUE, edge_of, nodes_behind, saves
+from .spans import places
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -72,6 +73,21 @@ class _Search:
         for function, number in (*self.consumers, *ends):
             self.outputs.setdefault(function, set()).add(number)
         self.saving = {function: saves(function) for function in self.order}
+        # What is inside a part that data skip is no value of the graph: it has one before it.
+        inside = places(self.order, tracer.spans())
+        if inside:
+            self._save_before(inside)
+
+    def _save_before(self, inside: dict[Any, Any]) -> None:
+        """Take nodes whose gradients pass into a part, with no saved value between, as those that
+        have saved one."""
+        enters: set[Any] = set()
+        for function in reversed(self.order):
+            behind = [before for before, _ in function.next_functions if before is not None]
+            if not inside[function] and any(inside.get(one) or one in enters for one in behind):
+                if not self.saving[function]:
+                    enters.add(function)
+        self.saving |= dict.fromkeys(enters, True)
 
     def found(self) -> tuple[Hidden, ...]:
         sources, _ = self._flow(set())

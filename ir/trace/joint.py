@@ -55,19 +55,20 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
     spans = tracer.spans() if ghosts else []
-    if spans and (hidden or inside or tracer.rewritten()):
-        return Declined("parts that data skip, and results that depend on each other")
+    if spans and tracer.rewritten():
+        return Declined("parts that data skip, and an argument that is written")
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
     replaced = [(one.function, one.number) for one in hidden] + [edge_of(one) for one in inside]
-    functions = [ghost.grad_fn for ghost in ghosts] + [one.function for one in hidden]
+    ends = [edge_of(ghost) for ghost in ghosts] + [(one.function, one.number) for one in hidden]
+    functions = [function for function, _ in ends]
     pieces = *roots.pieces, *(one.node for one in hidden)
     tracer.custom_gradients().clear()
     try:
         places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
-        ends = [one.grad_fn for one in inside]
-        frees, _ = tracer.beside(frees_of, functions, ends, places, tracer.n_inputs)
-        parts = Conditions(ghosts, spans, inner) if spans else None
+        views = [one.grad_fn for one in inside]
+        frees, _ = tracer.beside(frees_of, functions, views, places, tracer.n_inputs)
+        parts = Conditions(ghosts, spans, _passed_through(ghosts, inner, replaced)) if spans else None
         if parts is not None:
             tracer.beside(_observed, parts, ghosts, leaves, tangents)
         made_by, nodes = tracer.beside(
@@ -109,8 +110,16 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         *_finished(tracer, inputs, functions, map(wanted.__getitem__, order)),
         when=() if parts is None else parts.of_leaves(leaves, False),
         parted=() if parts is None else parts.of_leaves(leaves, True),
-        tracked=() if parts is None else parts.tracked(),
+        tracked=() if parts is None else parts.tracked(ends),
     )
+
+
+def _passed_through(
+    ghosts: Sequence[Any], inner: Iterable[int], replaced: Iterable[tuple[Any, int]]
+) -> list[tuple[int, Any]]:
+    """(number, node of autograd) of the results that others depend on."""
+    further = enumerate((function for function, _ in replaced), len(ghosts))
+    return [*((at, ghosts[at].grad_fn) for at in inner), *further]
 
 
 def _finished(
@@ -344,7 +353,7 @@ def _observed(
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     hooks = watched(parts, *parts.observed())
     try:
-        _run(outputs, given, leaves)
+        _run(outputs, given[: len(outputs)], leaves)
     finally:
         for hook in hooks:
             hook.remove()
