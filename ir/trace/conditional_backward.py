@@ -24,8 +24,8 @@ from ..dataclass import dataclass, field
 from ..errors import CannotTrace
 from ..graph.effects import uses
 from ..graph.nodes import Node
-from ..symbolic.expr import add, mul
 from ..own_hooks import put_on
+from ..symbolic.expr import add, mul
 from .conditional import end_only_if, only_if
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import edge_of, nodes_behind

@@ -21,7 +21,7 @@ from ..dataclass import dataclass
 from ..graph.effects import root, writes
 from ..graph.nodes import Node
 from .inner_results import VALUE, edge_of, nodes_behind, saves
-from .spans import places
+from .spans import places, spans_of
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -74,7 +74,7 @@ class _Search:
             self.outputs.setdefault(function, set()).add(number)
         self.saving = {function: saves(function) for function in self.order}
         # What is inside a part that data skip is no value of the graph: it has one before it.
-        inside = places(self.order, tracer.spans())
+        inside = places(self.order, spans_of(tracer))
         if inside:
             self._save_before(inside)
 
@@ -84,9 +84,9 @@ class _Search:
         enters: set[Any] = set()
         for function in reversed(self.order):
             behind = [before for before, _ in function.next_functions if before is not None]
-            if not inside[function] and any(inside.get(one) or one in enters for one in behind):
-                if not self.saving[function]:
-                    enters.add(function)
+            here = any(inside.get(one) or one in enters for one in behind)
+            if here and not inside[function] and not self.saving[function]:
+                enters.add(function)
         self.saving |= dict.fromkeys(enters, True)
 
     def found(self) -> tuple[Hidden, ...]:

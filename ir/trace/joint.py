@@ -29,6 +29,7 @@ from .hidden_results import hidden_results
 from .inner_results import edge_of, leaves_of, nodes_behind, passed_through
 from .joint_graph import HIDDEN, Declined, Joint
 from .output_views import NoRoots, roots_of
+from .spans import spans_of
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -54,7 +55,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
-    spans = tracer.spans() if ghosts else []
+    spans = spans_of(tracer) if ghosts else []
     if spans and tracer.rewritten():
         return Declined("parts that data skip, and an argument that is written")
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
@@ -68,7 +69,9 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
         views = [one.grad_fn for one in inside]
         frees, _ = tracer.beside(frees_of, functions, views, places, tracer.n_inputs)
-        parts = Conditions(ghosts, spans, _passed_through(ghosts, inner, replaced)) if spans else None
+        parts = (
+            Conditions(ghosts, spans, _passed_through(ghosts, inner, replaced)) if spans else None
+        )
         if parts is not None:
             tracer.beside(_observed, parts, ghosts, leaves, tangents)
         made_by, nodes = tracer.beside(

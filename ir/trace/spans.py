@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .joint_graph import Span
+
+if TYPE_CHECKING:
+    from .tracer import Tracer
+
+
+def spans_of(tracer: Tracer) -> list[Span]:
+    """The parts of a trace."""
+    return tracer._recorder.owner.spans
 
 
 def places(functions: Iterable[Any], spans: Sequence[Span]) -> dict[Any, tuple[Span, ...]]:

@@ -29,7 +29,7 @@ from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import AUTOCAST_DEVICES, by_hand
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import note_value
-from .joint_graph import CustomBackward, Joint, Span
+from .joint_graph import CustomBackward, Joint
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
 from .substitutes import AS_PLAIN
@@ -501,9 +501,6 @@ class Tracer:
     def quiet_views(self) -> set[Node]:
         """The views made without grad mode."""
         return self._recorder.quiet
-
-    def spans(self) -> list[Span]:  # see Owner
-        return self._recorder.owner.spans
 
     def gradients_withheld(self) -> bool:  # see Owner
         return self._recorder.owner.withheld

@@ -6,7 +6,8 @@ makes the autograd node from it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import operator
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from ...ir.dataclass import dataclass
 from ...ir.trace.autocast_cache import Casts
 from ...ir.trace.output_views import pieces_of
 from . import custom_function
-
 
 # Conditions, of which one must hold: results that must have a gradient, and numbers of the backward
 # that must not be zero, by position.
@@ -118,16 +118,6 @@ def number_of(where: tuple[Any, ...], inputs: Sequence[Any], made: Sequence[Any]
     return value.size(dim[0]) if what == "size" else value.stride(dim[0])
 
 
-def holds(when: When, numbers: Sequence[Any], given: Sequence[Any] | None = None) -> bool:
-    """Whether a condition holds with these numbers and gradients of results (None: all of them are
-    there)."""
-    return any(
-        all(numbers[at] for at in needed)
-        and (given is None or all(given[at] is not None for at in results))
-        for results, needed in when
-    )
-
-
 def laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
     """The gradient in the memory layout that its program takes: dense, with dimensions in this
     order (None: in order; see `Plan.orders`)."""
@@ -137,3 +127,13 @@ def laid_out(gradient: torch.Tensor, order: tuple[int, ...] | None) -> torch.Ten
     if turned.is_contiguous():
         return gradient
     return turned.contiguous().permute([order.index(dim) for dim in range(len(order))])
+
+
+def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that selects the items at these positions."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    if not positions:
+        return lambda items: ()
+    (only,) = positions
+    return lambda items: (items[only],)

@@ -10,7 +10,6 @@ torch-level calls run again under autograd (`replay`).
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -37,10 +36,11 @@ from . import (
 from .edge_order import arranged
 from .freed_graph import used_up
 from .held_inputs import Held, Holder, gone, inputs_of
-from .joint_plan import Plan, holds, laid_out, number_of
+from .joint_plan import Plan, chosen, laid_out, number_of
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
+from .skipped_parts import parts_decide, with_gaps, without_history
 
 Tensors = tuple[torch.Tensor, ...]
 # A backward program, and for each wanted input the position of its gradient among the results.
@@ -147,27 +147,12 @@ def node_of(joint: JointProgram) -> Any:
     return function_of(joint.forwards, type(name, bases, {"joint": joint}))
 
 
-def chosen(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A function that selects the items at these positions."""
-    if len(positions) > 1:
-        return operator.itemgetter(*positions)
-    if not positions:
-        return lambda items: ()
-    (only,) = positions
-    return lambda items: (items[only],)
-
-
 def _tried(work: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
     """(result, None) or (None, exception), so that the caller does not raise inside a handler."""
     try:
         return work(*arguments), None
     except Exception as error:
         return None, error
-
-
-def _decides(when: Sequence[Any]) -> bool:
-    """Whether parts of the graph decide whether a gradient exists."""
-    return not any(not numbers for _, numbers in when)
 
 
 class JointProgram:
@@ -225,10 +210,8 @@ class JointProgram:
         # whether to note what each backward frees
         lasts = lasting.lasts(plan.frees, len(plan.results))
         self._notes = self._saves and (lasts or plan.has_own_nodes)
-        self._sometimes = {at: when for at, when in zip(plan.wanted, plan.when) if _decides(when)}
-        self.may_leave_out = (
-            None in plan.gradients or len(plan.results) > 1 or bool(self._sometimes)
-        )
+        self._skips = parts_decide(plan)
+        self.may_leave_out = None in plan.gradients or len(plan.results) > 1 or self._skips
         self._only_tensors = not plan.numbers and plan.n_numbers == 0
         passed = arranged(plan.wanted, plan.leaves)
         # for each wanted input, its position among the arguments of the node
@@ -310,16 +293,10 @@ class JointProgram:
         rest = begins(self._rest) if plan.written else self._rest
         return rest(node, inputs, held, made)
 
-    def _rest(
-        self,
-        node: Any,
-        inputs: Sequence[Any],
-        held: Held,
-        made: Tensors,
-        read: Tensors | None = None,
-    ) -> Tensors:
-        """The work after the forward has run. `read`: what numbers are read from (None: `made`)."""
-        plan, read = self.plan, made if read is None else read
+    def _rest(self, node: Any, inputs: Sequence[Any], held: Held, *results: Tensors) -> Tensors:
+        """The work after the forward has run. `results`: its results; of a segment, those of the
+        segment and of the whole forward, from which numbers are read."""
+        plan, made = self.plan, results[0]
         if self._twin is not None:
             self._twin.values(node.begun, inputs, made)
         if plan.dirty:
@@ -335,21 +312,15 @@ class JointProgram:
         node.call = (
             ()
             if self._only_tensors
-            else tuple([number_of(where, inputs, read) for where in plan.numbers]),
+            else tuple([number_of(where, inputs, results[-1]) for where in plan.numbers]),
             () if self._only_tensors else inputs[plan.n_tensors :],
             held,
         )
         pieces = made[: plan.n_pieces]
-        plain = [*self._plain, *self._without_history(node.call[0])]
+        plain = [*self._plain, *without_history(plan, node.call[0])]
         if plain:
             node.non_differentiable = tuple([pieces[at] for at in plain])
         return pieces
-
-    def _without_history(self, numbers: Sequence[Any]) -> list[int]:
-        """The pieces without a history, since no part that gives them one has run."""
-        plan = self.plan
-        pairs = zip(plan.results, plan.tracked) if plan.tracked else ()
-        return [at for at, when in pairs if not holds(when, numbers)]
 
     def _dirty(self, node: Any, made: Tensors, inputs: Sequence[Any]) -> Tensors:
         """The forward's results, with written inputs replaced by the input tensors themselves."""
@@ -364,7 +335,7 @@ class JointProgram:
         is there."""
         plan = self.plan
         missing = any(gradients[at] is None for at in plan.results)
-        return None in plan.gradients or missing or bool(self._sometimes)
+        return None in plan.gradients or missing or self._skips
 
     def backwards(self, node: Any, gradients: Sequence[Any], keep: bool = False) -> Sequence[Any]:
         """The gradients of all inputs. `keep`: what is saved."""
@@ -411,9 +382,6 @@ class JointProgram:
         for at, number in places:
             if asked[at]:
                 returned[at] = made[number]
-        for at, when in self._sometimes.items():
-            if not holds(when, numbers, given):
-                returned[self._edges[at]] = None
         # a hook may have changed what was saved
         if self._twin is not None and not (node.layouts or current_inputs.written(node.current)):
             self._twin.compare(node.begun, given, self._by_input(returned))
@@ -484,7 +452,12 @@ class JointProgram:
     def program_for(self, missing: tuple[int, ...]) -> Backward:
         """The backward for gradients of which those are missing."""
         found = self._programs.get(missing)
-        return found or self._programs.setdefault(missing, self._build(missing))
+        if found is None:
+            program, places = self._build(missing)
+            if self._skips:
+                program = with_gaps(program, places, missing, self.plan)
+            found = self._programs.setdefault(missing, (program, places))
+        return found
 
     def _built(self, missing: tuple[int, ...]) -> tuple[Consumer, list[tuple[int, int]]]:
         """The backward for gradients of which those are missing, and (input, position of its

@@ -19,8 +19,8 @@ from ..errors import Begun
 from . import rng_state, saving_hooks
 from .edge_order import arranged
 from .held_inputs import Held, Holder, alias
-from .joint_plan import Plan
-from .joint_program import Backward, JointProgram, Tensors, Twin, chosen
+from .joint_plan import Plan, chosen
+from .joint_program import Backward, JointProgram, Tensors, Twin
 from .rollback import begins, unless_marked
 
 

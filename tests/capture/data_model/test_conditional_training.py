@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import graftjit
+
 from ..harness import agrees
 from .series import giving
 
@@ -355,3 +357,90 @@ def test_what_a_step_asks_of_history():
         return out * (2 if out.requires_grad else 3) + x
 
     return held(f, *weights((5,)))
+
+
+# -- what is done with the gradients
+
+
+def plain_and_jitted(use):
+    """What use(run, x, model) gives for each input, in plain Python and jitted."""
+    found = []
+    for wrap in (lambda fn: fn, graftjit.jit):
+        model = nn.ModuleList([Mixture(), Mixture(3)])
+        run = wrap(lambda x, models: tuple(one(x) for one in models))
+        outcomes = []
+        for x in tokens():
+            model.zero_grad()
+            x = x.requires_grad_()
+            outcomes += [*use(run, x, model), x.grad, *(one.grad for one in model.parameters())]
+        found.append(outcomes)
+    assert run.report().break_count == 0, run.report()
+    return found
+
+
+def assert_same(use):
+    plain, jitted = plain_and_jitted(use)
+    assert len(plain) == len(jitted)
+    for number, (one, other) in enumerate(zip(plain, jitted, strict=True)):
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            torch.testing.assert_close(other, one, msg=f"{number}")
+        else:
+            assert one == other, number
+
+
+def test_a_backward_of_one_result():
+    def use(run, x, model):
+        first, _ = run(x, model)
+        first.sum().backward()
+        _, second = run(x, model)
+        second.square().sum().backward()
+        return ()
+
+    assert_same(use)
+
+
+def test_gradients_that_are_asked_for():
+    def use(run, x, model):
+        first, second = run(x, model)
+        wanted = [x, *model.parameters()]
+        return torch.autograd.grad((first * second.cos()).sum(), wanted, allow_unused=True)
+
+    assert_same(use)
+
+
+def test_hooks_see_the_gradients_of_steps_that_ran():
+    def use(run, x, model):
+        seen = []
+        handles = []
+        for name, one in model.named_parameters():
+            handles.append(one.register_hook(lambda g, name=name: seen.append((name, "hook"))))
+            after = one.register_post_accumulate_grad_hook
+            handles.append(after(lambda p, name=name: seen.append((name, "after"))))
+        first, second = run(x, model)
+        (first.sum() + second.sum()).backward()
+        for handle in handles:
+            handle.remove()
+        return [sorted(seen)]
+
+    assert_same(use)
+
+
+def test_two_backwards_add_up():
+    def use(run, x, model):
+        first, second = run(x, model)
+        total = first.sin().sum() + second.sum()
+        total.backward(retain_graph=True)
+        total.backward()
+        return ()
+
+    assert_same(use)
+
+
+def test_a_gradient_of_a_gradient():
+    def use(run, x, model):
+        first, second = run(x, model)
+        (made,) = torch.autograd.grad((first.sin() + second).sum(), x, create_graph=True)
+        made.square().sum().backward()
+        return (made.detach(),)
+
+    assert_same(use)
