@@ -21,6 +21,7 @@ from ...ir.dataclass import dataclass
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
 from ...ir.trace.joint_graph import Declined
+from ...ir.trace.spans import is_always_tracked
 from ..breaks import Restart
 from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
@@ -172,6 +173,12 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
 def check_backward(m: Machine, graph: Graph) -> None:
     """Begin again without bodies if the graph has no backward of its own because of them."""
     if m.has_bodies and isinstance(graph.joint, Declined):
+        _give_all_up(m)
+
+
+def ask_history(m: Machine, ghost: Any) -> None:
+    """Begin again without bodies if they decide whether a tensor has a history."""
+    if m.has_bodies and not is_always_tracked(m.root_tracer, ghost):
         _give_all_up(m)
 
 

@@ -24,7 +24,7 @@ from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
 from ..breaks import Break, NeedsPlainSizes, Warns
-from ..data_model import value_questions
+from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
 from ..values import containers, symbolic_numbers
@@ -453,6 +453,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
             _refuse_tied(m, value)
         if name == "requires_grad" and value.source is None and value.ghost.requires_grad:
             require_history(m, value.ghost)
+            conditional.ask_history(m, value.ghost)
         ghost = value.ghost
         # torch's own does not support symbolic sizes.
         if name == "nbytes":

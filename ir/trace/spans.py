@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .joint_graph import Span
+from .inner_results import edge_of, nodes_behind
+from .joint_graph import Edge, Span
 
 if TYPE_CHECKING:
+    from .ghost import Ghost
     from .tracer import Tracer
 
 
@@ -30,3 +32,23 @@ def places(functions: Iterable[Any], spans: Sequence[Span]) -> dict[Any, tuple[S
         open_now = [one for one in open_now if at < one.last]
         found[function] = tuple(open_now)
     return found
+
+
+def is_always_tracked(tracer: Tracer, ghost: Ghost) -> bool:
+    """Whether a tensor with a history has one whichever parts run. A part that is open runs."""
+    spans = [one for one in spans_of(tracer) if one.last >= 0]
+    if not spans or ghost.grad_fn is None:
+        return True
+    inside = places(list(nodes_behind([ghost.grad_fn])), spans)
+    pending, seen = [edge_of(ghost)], set[Edge]()
+    while pending:
+        edge = pending.pop()
+        if edge in seen or edge[0] is None:
+            continue
+        seen.add(edge)
+        if hasattr(edge[0], "variable"):
+            return True
+        around = inside.get(edge[0], ())
+        pending += [span.changed.get(edge) or (None, 0) for span in around]
+        pending += [] if around else edge[0].next_functions
+    return False

@@ -354,7 +354,7 @@ def test_what_a_step_asks_of_history():
         for i in range(3):
             if x[i].sin() > 0:
                 out.add_(w)
-        return out * (2 if out.requires_grad else 3) + x
+        return out + (2 if out.requires_grad else 3) * x
 
     return held(f, *weights((5,)))
 
