@@ -20,6 +20,7 @@ from ..graph.nodes import Graph, Meta, Node
 from ..ops.region_borders import NO_REGION, again
 from ..passes.pipeline import drop_dead
 from ..symbolic.expr import is_symbolic
+from ..trace.conditional import marked, unmarked
 from ..trace.joint_graph import Joint
 
 aten = torch.ops.aten
@@ -146,7 +147,7 @@ class _Part:
             sources=[None] * n,
             symbols={s: ("number", n + k) for k, s in enumerate(graph.numbers)},
         )
-        return drop_dead(part), places
+        return _dropped(part), places
 
     def _keep(self, node: Node) -> None:
         absent = [one for one in reads(node) if self._none(one)]
@@ -185,6 +186,13 @@ class _Part:
         view = Node("call", aten.permute.default, (made, back), {}, turned, f"{name}_t", alias=made)
         self.zeros.append(view)
         return view
+
+
+def _dropped(graph: Graph) -> Graph:
+    """The graph without unused nodes; its parts keep their conditions."""
+    nodes, when = unmarked(graph.nodes)
+    made = drop_dead(replace(graph, nodes=nodes))
+    return replace(made, nodes=marked(made.nodes, when))
 
 
 def _order(meta: Meta) -> list[int]:

@@ -444,3 +444,27 @@ def test_a_gradient_of_a_gradient():
         return (made.detach(),)
 
     assert_same(use)
+
+
+def test_a_backward_of_one_result_where_no_step_runs():
+    def f(x, w, v):
+        one, two = x.sin(), torch.zeros(5)
+        for i in range(2):
+            if x[i].sin() > 0:
+                two.index_add_(0, torch.tensor([0, 2]), (x * w)[:2])
+                one.add_(x * w)
+        return one * v, (one * two).sum()
+
+    found = []
+    for run in (f, graftjit.jit(f)):
+        gradients = []
+        for x in numbers():
+            given = [x.requires_grad_(), *weights((5,), (5,))]
+            run(*given)[0].sum().backward()
+            gradients += [one.grad for one in given]
+        found.append(gradients)
+    assert run.report().break_count == 0
+    for one, other in zip(*found, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(other, one)
