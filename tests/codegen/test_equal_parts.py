@@ -65,3 +65,19 @@ def test_a_value_without_a_text() -> None:
 
     graph = Graph("g", nodes=[Node("call", torch.ops.aten.relu.default, (object(),))])
     assert text_of(graph) is None
+
+
+def test_bodies_with_a_view_at_a_place_that_data_decide_are_compiled_once(seen) -> None:
+    def f(x, weights):
+        out = torch.zeros(3)
+        for i in range(4):
+            # the columns of one tensor: the second one begins behind as many elements as there are
+            row, column = torch.where(x[:, None] > weights[i])
+            if row.shape[0] == 0:
+                continue
+            out.add_(x[row].sum() * weights[i][column].sum())
+        return out
+
+    run(torch.no_grad()(f))
+    whole, new = seen[0]
+    assert new <= whole - 6
