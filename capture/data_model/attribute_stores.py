@@ -77,12 +77,20 @@ _REFUSALS = {
 }
 
 
+def _store_data(m: Machine, value: Tensor, name: str, item: Value | None) -> None:
+    """value.data = item, as `Module.to` does it for each parameter."""
+    # A tensor of the wanted dtype and device is its own conversion: torch changes nothing then.
+    if item is not value:
+        raise Break("GB115", "attribute 'data' of a tensor is set")
+
+
 Store = Callable[["Machine", Any, str, "Value | None"], None]
 # (kind of value, name of the attribute, or None for all names) -> how it is stored. Models add
 # rows.
 STORES: dict[tuple[type[Value], str | None], Store] = {
     (Function, None): function_attributes.store,
     (Cell, "cell_contents"): lambda m, cell, name, item: m.store_cell(cell, item),
+    (Tensor, "data"): _store_data,
 }
 
 

@@ -128,7 +128,8 @@ _ANSWERS = _FACT_METHODS | frozenset(
         "is_tensor", "is_storage", "result_type", "promote_types", "can_cast", "broadcast_shapes",
         "is_same_size", "typename", "is_coalesced", "dense_dim", "sparse_dim", "has_names",
         "is_distributed", "type", "_is_zerotensor", "__len__", "size", "sym_int", "sym_max",
-        "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite",
+        "sym_min", "sym_sum", "sym_float", "sym_not", "sym_ite", "_parse_to",
+        "_has_compatible_shallow_copy_type",
     }
 )  # fmt: skip
 # The module of the functions that `torchscript` makes: their results follow from their arguments

@@ -737,3 +737,44 @@ def test_functional_calls_that_break_or_fail():
         return a, net(x), net.w is net.tied
 
     return f, (t(3), False), [lambda: (t(3), True), lambda: (t(3), False)]
+
+
+@agrees(breaks=0, backward=True)
+def test_module_to_its_own_dtype():
+    def f(x, layers):
+        return layers.to(torch.float32)(x), layers.float()(x)
+
+    return f, (t(4, 3), nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+
+
+@agrees(breaks=0, backward=True)
+def test_module_to_its_own_device_and_dtype():
+    def f(x, layer):
+        return layer.to("cpu", torch.float32)(x)
+
+    return f, (t(4, 3), nn.Linear(3, 2))
+
+
+@agrees(breaks=0)
+def test_module_to_the_dtype_of_an_input():
+    def f(x, layer):
+        return layer.to(x)(x)
+
+    return f, (t(4, 3), nn.Linear(3, 2))
+
+
+@agrees()
+def test_module_to_another_dtype():
+    def f(x, layer):
+        return layer.to(x.dtype)(x)
+
+    return f, (t(4, 3).double(), nn.Linear(3, 2))
+
+
+@agrees()
+def test_data_of_a_parameter_set_to_another_tensor():
+    def f(x, layer):
+        layer.weight.data = x * 2
+        return layer(x)
+
+    return f, (t(3, 3), nn.Linear(3, 3))
