@@ -27,7 +27,7 @@ from ..values.value import Const, Tensor, Value
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-MOST_ASKED = 16  # per frame
+MOST_ASKED = 64  # per frame; plain Python would run the same operators
 
 
 def truth(m: Machine, value: Tensor) -> bool:
@@ -53,16 +53,17 @@ def truth_value(m: Machine, value: Tensor) -> Value:
     return Const(truth(m, value)) if found is None else found
 
 
-def number(m: Machine, value: Value, name: str) -> Value | None:
+def number(m: Machine, value: Value, name: str, at: int = 0) -> Value | None:
     """tensor.name() for the names in `NUMBERS`; None: a break.
 
+    `at`: its place among the numbers that the instruction reads.
     A number that is not known before the graph runs is read by the graph (`data_numbers`).
     """
     if not isinstance(value, Tensor):
         return None
     found = _certain(m, value) if name in _TRUTHS else None
     if found is None and name != "tolist":
-        found = _answer(m, value, name in _TRUTHS)
+        found = _answer(m, value, name in _TRUTHS, at)
     if found is None:
         return data_numbers().number(m, value, name)  # type: ignore[no-any-return]
     if name == "item":
@@ -118,20 +119,39 @@ def _computed(program: ValueProgram, values: list[Any], as_truth: bool) -> Any:
         return None
 
 
-def _answer(m: Machine, value: Tensor, as_truth: bool) -> Any:
+def of_sizes(m: Machine, value: Tensor) -> Const | None:
+    """The number in a tensor that follows from sizes and numbers of the frame, whatever its
+    tensors contain; the entry is bound to it.
+    """
+    part = _producing(m, value.ghost)
+    question = None if part is None else _Question.of(m, part[0])
+    if question is None or any(node.op == "input" for node in part[0]):
+        return None
+    program, sources, values = question
+    found = _computed(program, values, False)
+    if found is None:
+        return None
+    if sources:
+        m.guard("value", None, ValueCheck(program, sources, False, found))
+    return Const(found)
+
+
+def _answer(m: Machine, value: Tensor, as_truth: bool, at: int = 0) -> Any:
     """The guarded answer; None if the read cannot be answered before the graph."""
     part = _producing(m, value.ghost)
     if part is None:
         return None
     nodes, work = part
-    place = tuple((id(frame.code), frame.pc) for frame in m.frames)
+    place = (at, *((id(frame.code), frame.pc) for frame in m.frames))
     if work > m.asked.setdefault(place, work):
         return None
     question = _Question.of(m, nodes)
     if question is None:
         return None
     program, sources, values = question
-    if any(map(_varies, sources, values)):
+    # The tensors come first; of those behind them only sizes are read.
+    read = sum(node.op == "input" for node in nodes)
+    if any(map(_varies, sources[:read], values)):
         return None
     found = _computed(program, values, as_truth)
     if found is None or not sources:  # it depends on constants only

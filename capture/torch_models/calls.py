@@ -47,7 +47,7 @@ from ..values.value import (
 from ..values.wrap import CONST_TYPES
 from . import current_device
 from .nested_traces import lift, require_history
-from .tensor_scalars import MAKERS, by_tensor, of_tensors, with_numbers
+from .tensor_scalars import MAKERS, by_tensor, of_tensors, by_numbers
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -263,9 +263,9 @@ def record(
                     _failing(m, name, start)
                 return from_result(m, made)
         if isinstance(error, DataDependent):
-            plain = None if error.shape else with_numbers(m, fn, fn_args, fn_kwargs)
-            if plain is not None:
-                return record(m, fn, *plain, may_fail)
+            made = None if error.shape else by_numbers(m, fn, fn_args, fn_kwargs, may_fail)
+            if made is not None:
+                return made
             raise Break("GB106" if error.shape else "GB104", f"{name}: {error}") from error
         # It may fail only because of symbolic numbers.
         if m.facts.symbols and not m.varied.plain:

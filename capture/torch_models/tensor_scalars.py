@@ -132,25 +132,53 @@ _OF_NUMBERS = frozenset(
 )  # fmt: skip
 
 
-def with_numbers(
-    m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments of a call, with numbers in place of the tensors that torch would read.
+def by_numbers(
+    m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], may_fail: bool
+) -> Value | None:
+    """The result of a call with numbers in place of the tensors that torch would read.
 
     Those are sizes, and arguments of functions that take numbers only. None if there are none.
     """
+    # `calls` imports this file
+    from .calls import record
+
+    open_numbers = _with_numbers(m, fn, args, kwargs, of_sizes=False)
+    if open_numbers is None:
+        return None
+    try:
+        return record(m, fn, *open_numbers, may_fail)
+    except Break:
+        bound = _with_numbers(m, fn, args, kwargs, of_sizes=True)
+        if bound is None:
+            raise
+    return record(m, fn, *bound, may_fail)
+
+
+def _with_numbers(
+    m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], of_sizes: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Such arguments. `of_sizes`: with the values that follow from sizes alone, as constants."""
     found: list[Const] = []
+    asked = 0
     direct = getattr(fn, "__name__", "") in _OF_NUMBERS
     method = int(type(fn) is types.MethodDescriptorType)
 
     def number(one: Any) -> Any:
+        nonlocal asked
         if not is_kind(one, Ghost) or one.dim() != 0:
             return one
-        name = "item" if one.is_floating_point() else "__index__"
-        answer = value_questions.number(m, m.heap.tensor(one), name)
+        asked += 1
+        value, answer = m.heap.tensor(one), None
+        if of_sizes:
+            answer = value_questions.of_sizes(m, value)
+        useful = answer is not None or not of_sizes
+        if answer is None:
+            name = "item" if one.is_floating_point() else "__index__"
+            answer = value_questions.number(m, value, name, asked)
         if not isinstance(answer, Const):
             return one
-        found.append(answer)
+        if useful:
+            found.append(answer)
         if isinstance(answer, SymbolicNumber):
             return symbolic_numbers.argument(m, answer)
         return answer.value

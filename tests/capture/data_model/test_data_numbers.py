@@ -538,3 +538,49 @@ def test_the_number_is_exact(value):
                 x.item(),
                 math.copysign(1, x.item()),
             )
+
+
+# -- numbers that torch reads from tensors ---------------------------------------------------------
+@agrees(breaks=0)
+def test_two_numbers_of_one_call():
+    """The second one is computed of more operators than the first one."""
+    stride, extra = torch.tensor(2), torch.tensor(1)
+
+    def f(x):
+        more = -(x.shape[-1] - extra) % stride
+        return torch.nn.functional.pad(x, (extra, more))
+
+    return series(f, [t(5), t(8), t(5)])
+
+
+@agrees(breaks=0)
+def test_a_size_beside_a_tensor_in_a_condition():
+    least = torch.tensor(3)
+
+    def f(x):
+        return x + 1 if x.shape[0] * 2 <= least else x * 2
+
+    return series(f, [t(size) for size in (2, 3, 4, 5, 6)])
+
+
+@agrees(breaks=0)
+def test_positions_computed_of_sizes():
+    """The ends of a range: each size has an entry of its own."""
+
+    def f(x):
+        at = torch.arange(0, x.shape[0]).to(x.dtype)
+        return torch.arange(at[-1] + 2, at[0] - 1, -1, dtype=torch.long)
+
+    return series(f, [t(size) for size in (4, 5, 6, 7, 8, 9)])
+
+
+@agrees(breaks=0)
+def test_many_conditions_on_buffers():
+    limits = [torch.tensor(at) for at in range(30)]
+
+    def f(x):
+        for limit in limits:
+            x = x + 1 if limit > 10 else x * 0.5
+        return x
+
+    return f, (t(3),)
