@@ -47,7 +47,7 @@ from ..values.value import (
 from ..values.wrap import CONST_TYPES
 from . import current_device
 from .nested_traces import lift, require_history
-from .tensor_scalars import MAKERS, by_tensor, of_tensors, by_numbers
+from .tensor_scalars import MAKERS, by_numbers, by_tensor, of_tensors
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
