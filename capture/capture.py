@@ -437,6 +437,8 @@ class _Attempt:
             checks = self.tracer.may_raise_since(0) or made.graph.required
             raises = clean and bool(checks)
             program = rollback.again(made.program, made.graph, raises) if clean else made.program
+            if any(one.usual for one in made.graph.required):
+                program = self.machine.varied.usual.counted(program)
             saves = made.graph.needs_grad or made.graph.spends
             self.raises = raises or saves
             if saves:

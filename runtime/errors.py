@@ -240,6 +240,10 @@ class ObservedSaving(Exception):
     `runtime.autograd.saving_hooks`."""
 
 
+class Unusual(Exception):
+    """A size that tensor data decide is 0 or 1: see `runtime.guards.usual_sizes`."""
+
+
 class Untrue(Exception):
     """The results of an operator of another library do not look as its fake rule says: see
     `runtime.executor.promises`."""

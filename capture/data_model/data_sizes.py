@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.errors import CannotTrace
-from ...ir.symbolic.expr import Expr
+from ...ir.graph.effects import operands
+from ...ir.symbolic.expr import Expr, bounds_of, symbols_of
+from ...ir.trace.conditional import in_part
+from ...ir.trace.ghost import Ghost
 from ...ir.trace.read_numbers import read_size
+from ...runtime.guards.sources import Source
 from .data_numbers import compared, give_numbers, place_of
 
 if TYPE_CHECKING:
@@ -39,6 +43,24 @@ def instead(m: Machine, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
         return maker(m, *args, **kwargs)
     except CannotTrace:
         return None
+
+
+def are_usual(m: Machine, args: Any, kwargs: Any) -> bool:
+    """Require that no size which data decide is 0 or 1, for which torch has rules of their own;
+    False if nothing new is required."""
+    if m.inner or m.modes or m.tracer is not m.root_tracer or not m.facts.may_require():
+        return False
+    if not m.varied.usual():
+        return False
+    found = False
+    shapes = [one._node.meta.shape for one in operands((args, kwargs), Ghost)]
+    for symbol in symbols_of(m.facts.form(shapes)):
+        origin = m.facts.symbols[symbol]
+        if origin[0] == "data" and len(origin) > 2 and bounds_of(symbol)[0] < 2:
+            found |= m.facts.require(">=", symbol, 2, usual=True)
+    if found:
+        m.guard("equals", Source("context", None, m.varied.usual), True)
+    return found
 
 
 def _call(m: Machine, fn: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,15 +87,28 @@ def _of_library(fn: Any) -> Maker:
 def _nonzero(m: Machine, input: Any, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         return _where(m, input)
-    found = _held(m, torch.nonzero, input)
+    found = _positions(m, input)
     if input.dim() == 1:
         m.rows_of[found._node] = input
     return found
 
 
+def _positions(m: Machine, mask: Any) -> Any:
+    """nonzero(mask). All those of one tensor have one size."""
+    found = _held(m, torch.nonzero, mask)
+    place, size = place_of(mask), found._node.meta.shape[0]
+    if place is not None:
+        before = m.numbers.counts.get(place)
+        if before is not None:
+            m.facts.require("==", size, before)
+        elif not in_part(m.tracer):  # whose numbers are 0 where it does not run
+            m.numbers.counts[place] = size
+    return found
+
+
 def _columns(m: Machine, mask: Any) -> tuple[Any, ...]:
     """The indices of the elements that are not zero, by dimension."""
-    return tuple(_call(m, torch.Tensor.unbind, _held(m, torch.nonzero, mask), 1))
+    return tuple(_call(m, torch.Tensor.unbind, _positions(m, mask), 1))
 
 
 def _columns_of_index(m: Machine, mask: Any) -> tuple[Any, ...]:

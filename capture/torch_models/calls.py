@@ -47,7 +47,7 @@ from ..values.value import (
 from ..values.wrap import CONST_TYPES
 from . import current_device
 from .nested_traces import lift, require_history
-from .tensor_scalars import MAKERS, by_numbers, by_tensor, of_tensors
+from .tensor_scalars import MAKERS, by_tensor, data_decide, of_tensors, once_more
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -263,10 +263,12 @@ def record(
                     _failing(m, name, start)
                 return from_result(m, made)
         if isinstance(error, DataDependent):
-            made = None if error.shape else by_numbers(m, fn, fn_args, fn_kwargs, may_fail)
+            made = None if error.shape else once_more(m, fn, fn_args, fn_kwargs, may_fail)
             if made is not None:
                 return made
             raise Break("GB106" if error.shape else "GB104", f"{name}: {error}") from error
+        if data_decide(m, fn_args):
+            raise Break("GB104", f"{name}: a number from tensor data decides") from None
         # It may fail only because of symbolic numbers.
         if m.facts.symbols and not m.varied.plain:
             raise NeedsPlainSizes(name, str(error)) from None

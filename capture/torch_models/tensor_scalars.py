@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...ir.graph.effects import operands
 from ...ir.trace.ghost import Ghost
 from ..breaks import Break
 from ..data_model import value_questions
@@ -132,19 +133,22 @@ _OF_NUMBERS = frozenset(
 )  # fmt: skip
 
 
-def by_numbers(
+def once_more(
     m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], may_fail: bool
 ) -> Value | None:
-    """The result of a call with numbers in place of the tensors that torch would read.
+    """The result of a call that needs to know tensor data.
 
-    Those are sizes, and arguments of functions that take numbers only. None if there are none.
+    By numbers in place of the tensors that torch would read: those are sizes, and arguments of
+    functions that take numbers only. Without any, by requiring sizes that are usual. Else None.
     """
     # `calls` imports this file
+    from ..data_model.data_sizes import are_usual
     from .calls import record
 
     open_numbers = _with_numbers(m, fn, args, kwargs, of_sizes=False)
     if open_numbers is None:
-        return None
+        usual = are_usual(m, args, kwargs)
+        return record(m, fn, args, kwargs, may_fail) if usual else None
     try:
         return record(m, fn, *open_numbers, may_fail)
     except Break:
@@ -191,3 +195,8 @@ def _with_numbers(
     new_args = tuple([converted(one, direct and at >= method) for at, one in enumerate(args)])
     new_kwargs = {key: converted(one, direct) for key, one in kwargs.items()}
     return (new_args, new_kwargs) if found else None
+
+
+def data_decide(m: Machine, args: tuple[Any, ...]) -> bool:
+    """Whether some size of these tensors is known only when the graph runs."""
+    return m.facts.from_data([one._node.meta for one in operands(args, Ghost)])

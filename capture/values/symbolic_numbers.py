@@ -97,6 +97,8 @@ class _Numbers:
         self.places: dict[Any, Symbol] = {}
         # the positions, by dimension, of the elements that such a mask selects
         self.masks: dict[Any, tuple[Any, ...]] = {}
+        # how many elements of such a tensor are not zero
+        self.counts: dict[Any, Any] = {}
         # for each truth value among them, the reason of the break where it decides
         self.truths: dict[Symbol, str] = {}
         # (machine, comparison, side, side) of numbers that the graph reads -> its truth, as another

@@ -20,6 +20,7 @@ import torch
 from ...ir.graph.devices import gpus_of
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.passes.rewriter import FOLD_LIMIT
+from ...ir.symbolic.expr import is_symbolic
 from ...runtime import own_files
 from ...runtime.process import hardware
 from ...runtime.process.session import SESSION
@@ -204,6 +205,12 @@ class _Text(GraphText):
         where = node.where
         place = "" if where is None else f"{where.file.rsplit('/', 1)[-1]}:{where.line}"
         return f"{super().node(node)} {node.name} {place}"
+
+    def meta(self, meta: Any) -> str:
+        # The plan depends on what is known of such a size, which its name does not say.
+        if type(meta) is Meta and is_symbolic((meta.shape, meta.stride, meta.offset)):
+            raise NotKept("sizes that are not known")
+        return super().meta(meta)
 
     def target(self, node: Node) -> str:
         target = node.target

@@ -18,6 +18,7 @@ from ...ir.graph.nodes import Graph, Ref
 from ...ir.symbolic.expr import Expr, Symbol, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
 from ...ir.trace.conditional import part_begins, part_ends, placeholder
+from ...runtime.errors import Unusual
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
@@ -193,7 +194,8 @@ class Writer:
             if self.unread.isdisjoint(symbols_of((one.left, one.right))):
                 self.unchecked.remove(one)
                 self.lines.append(f"    if not {self.relation(one)}:")
-                self.lines.append(f"        {self.named(not_as_required, 'fail')}({str(one)!r})")
+                fail, name = (not_usual, "leave") if one.usual else (not_as_required, "fail")
+                self.lines.append(f"        {self.named(fail, name)}({str(one)!r})")
 
     def relation(self, one: Any) -> str:
         """The text of a relation that holds."""
@@ -208,6 +210,11 @@ def not_as_required(relation: str) -> None:
     """Raise for a number from tensor data for which eager mode raises something: Python runs the
     frame again."""
     raise ValueError(f"a number from tensor data is not as the program needs it: {relation}")
+
+
+def not_usual(relation: str) -> None:
+    """Raise for a size from tensor data with rules of its own: Python runs the frame again."""
+    raise Unusual(f"a size from tensor data is 0 or 1: not {relation}")
 
 
 def _call(op: str, _kind: str, *parts: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -139,9 +140,17 @@ def _index_fill(op: Any, self: Meta, dim: int, index: Meta, value: Any) -> Meta:
     return Meta(self.shape, like_strides(self.shape, self.stride), self.dtype, self.device)
 
 
+def _in_order(self: Meta, indices: tuple[Meta | None, ...]) -> bool:
+    """Whether torch's iterator leaves the dimensions that are not indexed where they are."""
+    taken = {i for i, index in enumerate(indices) if index is not None}
+    kept = [stride for i, stride in enumerate(self.stride) if i not in taken]
+    whole = all(type(stride) is int for stride in kept)
+    return whole and all(a > b for a, b in itertools.pairwise(kept))
+
+
 @rule("index", "index.Tensor _unsafe_index.Tensor")
 def _index(op: Any, self: Meta, indices: tuple[Meta | None, ...]) -> Meta:
-    """Advanced indexing with integer tensors of a row-major tensor."""
+    """Advanced indexing with integer tensors of a tensor whose other dimensions are in order."""
     given = [index for index in indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in given):
         raise DataDependent(str(op), "a mask decides the size of the result", shape=True)
@@ -149,7 +158,9 @@ def _index(op: Any, self: Meta, indices: tuple[Meta | None, ...]) -> Meta:
         raise IndexError("too many indices")
     for index in given:
         _need_index(index)
-    if not given or not is_contiguous(self.shape, self.stride) or has_zero(self.shape):
+    if not given or has_zero(self.shape):
+        raise NoRule
+    if not is_contiguous(self.shape, self.stride) and not _in_order(self, indices):
         raise NoRule
     if any(index.dtype is not given[0].dtype for index in given):
         raise NoRule

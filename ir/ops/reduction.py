@@ -419,7 +419,8 @@ def _topk(
 ) -> tuple[Meta, Meta]:
     at = wrap_dim(dim, len(self.shape))
     size = self.shape[at] if self.shape else 1
-    if not 0 <= k <= size:
+    fits = ACTIVE.facts.require("<=", k, size) if from_data(size) else k <= size
+    if k < 0 or not fits:
         raise RuntimeError("topk: k out of range")
     _ordered(self.dtype)
     shape = (*self.shape[:at], k, *self.shape[at + 1 :]) if self.shape else ()

@@ -46,7 +46,8 @@ from .operators import OUTCOMES
 class Relation:
     """The truth value of `left <op> right` is `holds`.
 
-    op is a comparison, or "is" for a float with exactly these bits.
+    op is a comparison, or "is" for a float with exactly these bits. `usual`: eager mode does not
+    raise without it.
     """
 
     op: str
@@ -54,6 +55,7 @@ class Relation:
     right: Any
     holds: bool
     where: Location | None = None
+    usual: bool = False
 
     def __str__(self) -> str:
         text = f"{self.left} {self.op} {self.right}"
@@ -218,9 +220,9 @@ class Facts:
             self.refuse(what)
         raise self.error("" if self.calling is None else name_of(self.calling), what)
 
-    def require(self, op: str, left: Any, right: Any) -> bool:
-        """Like `ask` for a relation without which eager mode raises: of numbers from tensor data
-        it is assumed, and the program checks it."""
+    def require(self, op: str, left: Any, right: Any, usual: bool = False) -> bool:
+        """Like `ask` for a relation without which eager mode raises, or which usually holds: of
+        numbers from tensor data it is assumed, and the program checks it."""
         left, right = self.form(left), self.form(right)
         if not self.from_data((left, right)):
             return self.ask(op, left, right)
@@ -232,7 +234,7 @@ class Facts:
         late = any(self.symbols[s][0] == "late" for s in symbols_of((left, right)))
         if late or not self.may_require():
             self._refuse_data("a comparison of {} decides", (left, right))
-        relation = Relation(op, left, right, True, self.where)
+        relation = Relation(op, left, right, True, self.where, usual)
         self.required.append(relation)
         if "float" in (kind_of(left), kind_of(right)):
             self._answers[key] = True

@@ -77,6 +77,11 @@ def _edge(ghost: Ghost) -> Edge | None:
     return None if ghost.grad_fn is None else edge_of(ghost)
 
 
+def in_part(tracer: Tracer) -> bool:
+    """Whether a part has begun that is not at its end."""
+    return bool(tracer._recorder.owner.parts)
+
+
 def is_apart(nodes: Sequence[Node], outputs: Sequence[Node], read: dict[Symbol, Node]) -> bool:
     """Whether the parts of a trace leave nothing behind but writes to the graph's own memory.
 

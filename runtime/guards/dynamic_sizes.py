@@ -18,6 +18,7 @@ import torch
 from ..safe_access import MISSING
 from .rows import Row, TensorSpec
 from .sources import Source
+from .usual_sizes import UsualSizes
 
 MARK = "_graftjit_dynamic"  # attribute of a tensor: the dimensions that `mark_dynamic` named
 VALUES = 3  # so many different values make an int symbolic: many ints are flags
@@ -44,6 +45,7 @@ class Variation:
         self._places: dict[Source, set[int]] = {}
         # Keys: a condition on tensor data, as text. Values: its observed outcomes.
         self._outcomes: dict[Any, set[tuple[str, str]]] = {}
+        self.usual = UsualSizes()
 
     def observe(self, entries: Iterable[Iterable[Row]], read: Any) -> None:
         """Compare the tensors and numbers that entries expect with those of the missed frame."""
@@ -75,6 +77,7 @@ class Variation:
         """A copy for which nothing is symbolic."""
         made = Variation(dynamic=False, plain=True)
         made._outcomes, made._places = self._outcomes, self._places
+        made.usual = self.usual
         return made
 
     def answered(self, question: Any, outcome: Any) -> bool:

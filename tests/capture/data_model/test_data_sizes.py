@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-from ..harness import agrees
-from .series import series, trained
+from graftjit import jit
+
+from ..harness import agrees, t
+from .series import giving, series, trained
 
 
 def rows():
@@ -236,3 +241,94 @@ def test_experts_with_a_gradient():
         return (out * out).sum()
 
     return trained(f)
+
+
+# -- operators with rules for sizes of 0 and 1 -----------------------------------------------------
+MASKS = [[1, 0, 1], [1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 1, 0]]
+conv = nn.Conv2d(2, 3, 2)
+norm = nn.BatchNorm2d(2).eval()
+OPERATORS = {
+    "conv2d": lambda x: conv(x),
+    "batch_norm": lambda x: norm(x),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "einsum": lambda x: torch.einsum("abcd,abce->ade", x, x),
+    "matmul": lambda x: x[:, 0] @ x[:, 1],
+    "stack": lambda x: torch.stack([x, x * 2]),
+    "roll": lambda x: x.roll(1, 0),
+    "topk": lambda x: x.flatten().topk(2)[0],
+    "glu": lambda x: F.glu(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_usual_sizes(name):
+    """Other sizes run as written."""
+    work = OPERATORS[name]
+
+    def f(x, mask):
+        return work(x[mask])
+
+    run, x = jit(f), t(3, 2, 4, 4)
+    for mask in MASKS:
+        given = x, torch.tensor(mask).bool()
+        wanted, found = (_outcome(one, *given) for one in (f, run))
+        if isinstance(wanted, str):
+            assert wanted == found
+        else:
+            torch.testing.assert_close(found, wanted)
+            assert found.stride() == wanted.stride()
+    assert run.report().break_count == 0, run.report()
+
+
+def _outcome(fn, *args):
+    try:
+        return fn(*args)
+    except Exception as error:
+        return f"{type(error)}: {error}"
+
+
+def test_sizes_that_are_not_usual():
+    """After a few calls in which a size is 0 or 1, none is assumed."""
+
+    def f(x, mask):
+        return conv(x[mask]) * 2
+
+    run, x = jit(f), t(3, 2, 4, 4)
+    few, many = torch.tensor([True, False, False]), torch.ones(3).bool()
+    for at in range(40):
+        mask = few if at % 2 else many
+        torch.testing.assert_close(run(x, mask), f(x, mask))
+    report = run.report()
+    assert report.break_count == 1, report
+    ran = sum(row.count for row in report.notes if row.code == "GB108")
+    assert 0 < ran < 20, report
+
+
+@agrees(breaks=0)
+def test_positions_and_rows_of_one_mask():
+    def f(x, mask):
+        at = mask.nonzero()[:, 0]
+        return torch.zeros(3, 2).index_add(0, at, x[mask])
+
+    masks = [torch.tensor(mask).bool() for mask in MASKS]
+    return f, (t(3, 2), masks[0]), [giving(t(3, 2), mask) for mask in masks]
+
+
+@agrees(breaks=0)
+def test_rows_of_a_part_of_a_tensor():
+    def f(x, mask):
+        return x[:, 1][mask], x[:, 0].transpose(0, 1)[:4, mask]
+
+    return f, (t(3, 2, 4, 5), torch.tensor([True, False, True]))
+
+
+@agrees(codes=("GB104",))
+def test_an_operator_without_a_rule_for_such_sizes():
+    """The graph ends there, not at the mask."""
+    layer = nn.LSTM(4, 3, batch_first=True)
+
+    def f(x, mask):
+        return layer(x[mask] * 2)[0]
+
+    return f, (t(3, 2, 4), torch.tensor([True, False, True]))
