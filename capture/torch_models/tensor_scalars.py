@@ -172,7 +172,8 @@ def _with_numbers(
         if not is_kind(one, Ghost) or one.dim() != 0:
             return one
         asked += 1
-        value, answer = m.heap.tensor(one), None
+        value = m.heap.tensor(one)
+        answer: Value | None = None
         if of_sizes:
             answer = value_questions.of_sizes(m, value)
         useful = answer is not None or not of_sizes

@@ -392,7 +392,9 @@ def _narrow(symbol: Symbol, op: str, other: int) -> None:
     """Note what the program checks in the range of a number from tensor data."""
     least, most = _KEPT[op]
     low, high = symbol.bounds()
-    symbol.low, symbol.high = int(max(low, other + least)), int(min(high, other + most))
+    low, high = max(low, other + least), min(high, other + most)
+    symbol.low = None if low == -math.inf else int(low)
+    symbol.high = None if high == math.inf else int(high)
 
 
 def _age(symbol: Symbol) -> int:

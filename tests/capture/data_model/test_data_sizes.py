@@ -288,6 +288,14 @@ def _outcome(fn, *args):
         return f"{type(error)}: {error}"
 
 
+@agrees(breaks=0)
+def test_usual_sizes_of_masks_of_sizes_that_vary():
+    def f(x):
+        return conv(x[x[:, 0, 0, 0] > -2])
+
+    return series(f, [t(size, 2, 4, 4) for size in (3, 4, 5, 6)])
+
+
 def test_sizes_that_are_not_usual():
     """After a few calls in which a size is 0 or 1, none is assumed."""
 
