@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ...ir.dataclass import dataclass
+from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
 from ...ir.trace.joint_graph import Declined
@@ -28,7 +29,7 @@ from ..bytecode.decoder import Instr
 from ..bytecode.liveness import WRITES, live_locals
 from ..values.frames import Frame
 from ..values.value import Array, Const, Iterator, Tensor, Value
-from .value_questions import data_numbers
+from .value_questions import constant, data_numbers
 
 if TYPE_CHECKING:
     from ...ir.graph.nodes import Graph
@@ -63,6 +64,10 @@ def begin(m: Machine, frame: Frame, jump: Instr, tensor: Tensor) -> bool | None:
     for skips, at in ((jump.arg == "true", jump.target), (jump.arg != "true", jump.index + 1)):
         head = _loop_of(frame, jump, at)
         if head is not None and frame.stack and isinstance(frame.stack[-1], Iterator):
+            # the number of a row is known
+            known = constant(m, tensor.ghost)
+            if known is not None:
+                return bool(known)
             return _begun(m, frame, head, place, tensor.ghost, skips)
     return None
 
@@ -156,6 +161,15 @@ def give_up(m: Machine) -> NoReturn:
     raise Restart
 
 
+def refuse(m: Machine) -> None:
+    """Begin again without such bodies, if there are any."""
+    if m.open_bodies or m.has_bodies:
+        m.not_skipped.update(m.has_bodies)
+        forget(m)
+        m.forget_steps()
+        raise Restart
+
+
 def check(m: Machine, outputs: list[Tensor]) -> None:
     """Begin again if a body has an effect outside of it."""
     leave(m)
@@ -201,7 +215,8 @@ class _State:
         end = frame.decoded.instrs[head].target
         inside = frame.decoded.instrs[head + 1 : end]
         stored = {one.arg for one in inside if one.op in WRITES}
-        live = live_locals(frame.decoded, head) & stored
+        # Where a `with` block suppresses an exception, the walk begins again (`refuse`).
+        live = live_locals(frame.decoded, head, suppressed=False) & stored
         self.locals = {name: frame.locals.get(name) for name in live}
         roots = [*_values(m), *[v for one in m.frames for v in [*one.stack, *one.cells.values()]]]
         for one in m.frames:
@@ -305,7 +320,8 @@ def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
         return None
     head = frame.decoded.instrs[frame.pc]
     place = place_of(frame.code, head)
-    node, vector = value.ghost._node, m.rows_of.get(value.ghost._node)
+    node = _whole(value.ghost._node)
+    vector = m.rows_of.get(node)
     if vector is None or place in m.not_skipped or not _may_begin(m, frame):
         return None
     (length,) = vector._node.meta.shape
@@ -332,6 +348,19 @@ def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
         return positions[at]
 
     return Iterator("rows", [chosen, 0], step)
+
+
+def _whole(node: Node) -> Node:
+    """The node whose elements this is a view of, in the same places: that of `t` for `t[:]`."""
+    while node.alias is not None and (before := node.alias.meta) is not None:
+        if (before.shape, before.stride, before.offset) != (
+            node.meta.shape,
+            node.meta.stride,
+            node.meta.offset,
+        ):
+            break
+        node = node.alias
+    return node
 
 
 def _steps(m: Machine, vector: Any, length: int) -> tuple[list[Tensor], list[Value]] | None:

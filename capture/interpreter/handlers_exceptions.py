@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..breaks import Break, Thrown
 from ..bytecode.decoder import Instr
-from ..data_model import attributes
+from ..data_model import attributes, conditional
 from ..types.exceptions import (
     is_exception,
     kinds_of,
@@ -112,5 +112,6 @@ def _intrinsic(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("WITH_EXCEPT_START")
 def _with_except_start(m: Machine, f: Frame, i: Instr) -> None:
+    conditional.refuse(m)
     value, leave = f.peek(1), f.peek(4)
     f.push(m.call(leave, [attributes.type_of(m, value), value, TRACEBACK], {}))

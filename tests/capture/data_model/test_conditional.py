@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 from torch import nn
 
@@ -73,6 +75,39 @@ def test_the_rows_of_nonzero():
         hit = torch.greater(x.sin(), 0).nonzero()
         for i in hit:
             out += layers[i] @ x * x[i]
+        return out
+
+    return world(f)
+
+
+@whole
+def test_the_rows_of_nonzero_with_a_block_and_one_left_out():
+    """What the block stores is read after it, also where it would suppress an exception."""
+    layers = torch.randn(4, 5, 5)
+
+    def f(x):
+        out = torch.zeros(5)
+        hit = torch.greater(x.sin(), 0).nonzero()
+        for i in hit[:]:
+            i = i[0]
+            if i == 4:
+                continue
+            with torch.no_grad():
+                at = torch.where(x < i)[0]
+            out.index_add_(0, at, (layers[i] @ x)[at])
+        return out
+
+    return world(f)
+
+
+@agrees(grad=False)
+def test_a_block_that_suppresses_an_exception_in_a_step():
+    def f(x):
+        out, n = x * 2, None
+        for i in (x.sin() > 0).nonzero():
+            with contextlib.suppress(KeyError):
+                n = {0: "a", 1: "b"}[len(str(out.shape)) + i.dim() - 1]
+            out[i] = 3 if n is None else 4
         return out
 
     return world(f)
