@@ -223,6 +223,7 @@ class _Attempt:
         self.machine = Machine(self.tracer, scope, frame.varied)
         self.machine.stops, self.machine.refused = known.stops, known.refused
         self.machine.not_skipped = known.not_skipped
+        self.machine.by_data = known.by_data
         self.machine.walks_generators = known.walks_generators
         self.machine.claims_compiling = frame.claims_compiling
         self.machine.follows_iterators = frame.follows_iterators

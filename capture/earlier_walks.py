@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.dataclass import dataclass, field
+from ..runtime.guards.sources import Source
 from .breaks import Break
 
 
@@ -19,6 +20,7 @@ class EarlierWalks:
     forced            the root's instructions that break, by index
     stops, refused    instructions of inlined functions that break (see `Machine.stops`)
     not_skipped       branches in loops that are no parts (see `data_model.conditional`)
+    by_data           inputs that the program gets as their `.data` (see `models.legacy`)
     walks_generators  whether generators are walked
     resumes_inside    whether a break may leave an inlined function
     """
@@ -27,6 +29,7 @@ class EarlierWalks:
     stops: dict[int, Break] = field(default_factory=dict)
     not_skipped: set[Any] = field(default_factory=set)
     refused: dict[int, tuple[str, str]] = field(default_factory=dict)
+    by_data: set[Source] = field(default_factory=set)
     walks_generators: bool = True
     resumes_inside: bool = True
 

@@ -67,6 +67,13 @@ class Emitter:
             temps = [self.temps[value] for value in inputs]
             for _ in inputs:
                 asm.pop_top()
+            bases = {base for base, _, _ in self.m.heap.data.values()}
+            for at, value in enumerate(inputs):
+                if value in bases and value.source in self.m.by_data:
+                    asm.load_fast(temps[at])
+                    asm.load_attr("data")
+                    temps[at] = asm.fresh("data")
+                    asm.store_fast(temps[at])
         with self.failing("program" if rerun else ""):
             asm.call_const(program, *[lambda n=name: asm.load_fast(n) for name in temps])
         with self.failing(after):
@@ -164,6 +171,8 @@ class Emitter:
             return
         alias = self.m.heap.data.get(value)  # type: ignore[call-overload]
         if alias is not None and alias[0] is not None:
+            if alias[0].source in self.m.by_data:  # the program has written to another one
+                raise alias[1]
             self.push(alias[0])
             self.asm.load_attr("data")
             self._remember(value)

@@ -126,6 +126,7 @@ class Machine:
         self.open_bodies: list[Any] = []
         self.has_bodies: set[Any] = set()
         self.not_skipped: set[Any] = set()
+        self.by_data: set[Any] = set()
         self.rows_of: dict[Any, Any] = {}
         self.row_steps = 0  # steps of loops over such rows
         self.positions: dict[Any, int] = {}  # those rows -> their number

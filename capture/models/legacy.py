@@ -6,21 +6,24 @@ processor; with a tensor as an argument they are breaks, since it decides what t
 
 `t.data` has the memory of `t`, but a version of its own: autograd does not see what is written
 through it. That of an input is an input as well, which replacement code makes by `.data` of the
-other one. That of a tensor made in the frame is its `detach()`; `check` refuses a graph in which the
-two would differ, since one of them leaves the frame, or is written after a backward has saved it.
+other one. A graph that writes one of the two and uses the other gets `.data` alone, if it has no
+gradient: for it the two are one tensor, whose version the program does not see (`by_data`). That of
+a tensor made in the frame is its `detach()`; `check` refuses a graph in which the two would differ,
+since one of them leaves the frame, or is written after a backward has saved it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import Variable
 
-from ...ir.graph.effects import operands
+from ...ir.graph.effects import operands, root, writes
 from ...ir.graph.nodes import Graph
-from ..breaks import Break
+from ..breaks import Break, Restart
 from ..torch_models import calls
 from ..values.containers import sequence_items
 from ..values.registry import BUILTINS, Args, Kwargs, models
@@ -109,6 +112,11 @@ def _data(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 
 def _of_input(m: Machine, value: Tensor) -> Value:
+    if value.source in m.by_data:
+        made = calls.call_tensor_method(m, value, "detach", [], {})
+        assert isinstance(made, Tensor)
+        m.heap.data[made] = (value, m.must_be_python(_CODE, _WRITTEN), 0)
+        return made
     real = value.origin.data
     ghost = m.root_tracer.input(real, value.source, value.ghost._node.meta)
     made = Tensor(ghost, torch.Tensor, real)
@@ -125,16 +133,45 @@ def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
     _leave_out_unused(m, graph)
     for made, (base, stop, version) in m.heap.data.items():
         ghost = made.ghost
-        if base is not None:
+        if base is not None and base.source in m.by_data:
+            if not _is_one_tensor(m, graph, base, outputs):
+                raise stop
+        elif base is not None:
             at = ghost._node.target
             shared = any(at in group for group in graph.overlaps)
             if graph.mutates and (shared or m.root_tracer.followed()):
-                raise stop
+                if graph.needs_grad or m.root_tracer.followed():
+                    raise stop
+                m.by_data.add(base.source)
+                raise Restart
         elif ghost._version != version and (m.tracer.regions or _saved_before_write(outputs)):
             raise stop
         elif any(o.ghost._store is ghost._store and not o.ghost.requires_grad for o in outputs):
             stop.reason = "Tensor.data that leaves the function"
             raise stop
+
+
+def _is_one_tensor(m: Machine, graph: Graph, base: Tensor, outputs: list[Tensor]) -> bool:
+    """Whether nothing tells an input from its `.data`: all writes are through `.data`, and no view
+    of either leaves the graph."""
+    if graph.needs_grad or m.root_tracer.followed():
+        return False
+    memory = base.ghost._node
+    if any(root(one.ghost._node) is memory for one in outputs):
+        return False
+    parts = {one.ghost._node for one, (of, _, _) in m.heap.data.items() if of is base}
+    for node in graph.nodes:
+        for target in writes(node):
+            if root(target) is memory and parts.isdisjoint(_way(target)):
+                return False
+    return True
+
+
+def _way(node: Any) -> Iterator[Any]:
+    """A node, and those whose memory its value shares, one after the other."""
+    while node is not None:
+        yield node
+        node = node.alias
 
 
 def _saved_before_write(outputs: list[Tensor]) -> bool:

@@ -136,6 +136,49 @@ def test_data(program):
     assert run.report().break_count == 0, run.report()
 
 
+def _clamps_and_multiplies(x, w):
+    y = x * w.sum()
+    w.data.clamp_(-0.5, 0.5)
+    return x * w + y
+
+
+def _moves_in_a_loop(x, w):
+    for _ in range(3):
+        w.data.copy_(w * 0.5 + x)
+    return (x * w).sum(), w
+
+
+@pytest.mark.parametrize("program", [_clamps_and_multiplies, _moves_in_a_loop])
+def test_data_is_written_where_no_gradient_is_needed(program):
+    program = torch.no_grad()(program)
+    run = jit(program)
+    assert states(program) == states(run)
+    assert run.report().break_count == 0, run.report()
+
+
+def _writes_both(x, w):
+    w.data.mul_(0.9)
+    w.mul_(2)
+    return x * w
+
+
+def _a_view_leaves(x, w):
+    w.data.mul_(0.9)
+    return w[0], x * w
+
+
+def _the_data_leaves(x, w):
+    data = w.data
+    data.mul_(0.9)
+    return data, x * w
+
+
+@pytest.mark.parametrize("program", [_writes_both, _a_view_leaves, _the_data_leaves])
+def test_data_that_is_told_from_its_tensor(program):
+    program = torch.no_grad()(program)
+    assert states(program) == states(jit(program))
+
+
 def _writes_and_reads(x, w):
     y = x * 2
     x.data.add_(1)
