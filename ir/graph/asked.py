@@ -1,8 +1,8 @@
 """The part of a trace that computes one value, if it is cheap and depends on inputs only.
 
-In: a node and the nodes recorded so far. Out: the nodes that compute the value, in order. None
-where they cost too much, are random, may read memory that the trace wrote to, or contain an
-operator of another kind than `_KINDS`. `capture.data_model.value_questions` evaluates such a part
+In: a node and the nodes recorded so far. Out: the nodes that compute the value, in order, with
+their writes to memory of the trace's own. None where they cost too much, are random, may read other
+memory that the trace wrote to, or contain an operator of another kind than `_KINDS`. `capture.data_model.value_questions` evaluates such a part
 before the graph runs, to answer a condition on tensor data.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..symbolic.expr import hints
-from .effects import reads, root, writes
+from .effects import is_fresh, reads, root, writes
 from .layout import numel
 from .nodes import Meta, Node
 from .schema import plan_of
@@ -32,15 +32,21 @@ _UNSET = ("empty", "new_empty")  # uninitialised memory
 
 
 def producing(
-    node: Node, recorded: Sequence[Node], written: frozenset[int]
+    node: Node, recorded: Sequence[Node], written: frozenset[int], replays: bool
 ) -> tuple[list[Node], int] | None:
     """The nodes that compute `node`, inputs included, in order; and how many are no views.
 
-    `written`: positions of the inputs that the trace has written to so far. None: see the module.
+    `written`: positions of the inputs that the trace has written to so far. `replays`: whether
+    writes are among the nodes. None: see the module.
     """
-    found = _behind(node)
+    found = _behind([node])
     if found is None or _reads_written(found, recorded, written):
         return None
+    while added := _writing(found, recorded):
+        more = _behind([*found, *added]) if replays and _comes_last(node, added, recorded) else None
+        if more is None or _reads_written(more, recorded, written):
+            return None
+        found = more
     calls = [one for one in found if one.op == "call"]
     computing = [one for one in calls if not _is_view(one)]
     if len(computing) > MOST_OPERATORS or not all(map(_is_cheap, calls)):
@@ -51,8 +57,8 @@ def producing(
     return sorted(found, key=lambda one: order.get(one, -1)), len(computing)
 
 
-def _behind(node: Node) -> set[Node] | None:
-    found, left = {node}, [node]
+def _behind(nodes: list[Node]) -> set[Node] | None:
+    found, left = set(nodes), list(nodes)
     while left:
         for operand in reads(left.pop()):
             if operand not in found:
@@ -64,13 +70,30 @@ def _behind(node: Node) -> set[Node] | None:
 
 
 def _reads_written(found: set[Node], recorded: Sequence[Node], written: frozenset[int]) -> bool:
-    """Whether the trace wrote to memory that the value reads, before or after the read."""
+    """Whether the trace wrote to memory of others that the value reads, before or after the
+    read."""
     roots = {root(one) for one in found}
     if any(one.op == "input" and one.target in written for one in roots):
         return True
     if written and any(one.op == "constant" and one.args != ("own",) for one in roots):
         return True
-    return any(root(target) in roots for one in recorded for target in writes(one))
+    targets = [root(target) for one in recorded for target in writes(one)]
+    return any(target in roots and not is_fresh(target) for target in targets)
+
+
+def _writing(found: set[Node], recorded: Sequence[Node]) -> list[Node]:
+    """The other nodes that write to memory of these nodes."""
+    roots = {root(one) for one in found}
+    return [
+        one
+        for one in recorded
+        if one not in found and any(root(target) in roots for target in writes(one))
+    ]
+
+
+def _comes_last(node: Node, others: list[Node], recorded: Sequence[Node]) -> bool:
+    order = {one: at for at, one in enumerate(recorded)}
+    return node in order and all(order[one] < order[node] for one in others)
 
 
 def _is_view(node: Node) -> bool:
@@ -81,6 +104,8 @@ def _is_cheap(node: Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
         return False
     plan = plan_of(node.target)
+    if plan.writes and plan.functional is not None:
+        plan = plan_of(plan.functional)
     if plan.random or plan.row is None or plan.row.kind not in _KINDS or plan.writes:
         return False
     return not node.target._opname.startswith(_UNSET)

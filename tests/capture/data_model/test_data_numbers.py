@@ -584,3 +584,48 @@ def test_many_conditions_on_buffers():
         return x
 
     return f, (t(3),)
+
+
+# -- conditions on memory that the frame has written -----------------------------------------------
+IDS = [torch.tensor(one) for one in ([[3, 4, 1]], [[3, 1, 4]], [[3, 4, 5]], [[1, 1, 1]])]
+
+
+@agrees(breaks=0)
+def test_a_condition_on_a_copy_that_the_frame_has_written():
+    def f(ids):
+        shifted = ids.clone()
+        shifted[:, 1:] = ids[:, :-1]
+        shifted[:, 0] = 2
+        shifted.masked_fill_(shifted == 4, 7)
+        mask = shifted.eq(1)
+        return shifted * 2 if not mask.any() else shifted + mask
+
+    return series(f, IDS)
+
+
+@agrees()
+def test_conditions_before_and_after_a_write():
+    def f(ids):
+        copy = ids * 1
+        row = copy[0]
+        first = row[0] == 3
+        found = [bool(first), bool(row.sum() > 8)]
+        row[0] = 1
+        found += [bool(first), bool(row[0] == 3), bool(row.sum() > 8)]
+        copy.zero_()
+        return found, bool(row.any()), copy + 1
+
+    return series(f, IDS)
+
+
+@agrees()
+def test_a_condition_on_memory_that_a_step_may_have_written():
+    def f(ids):
+        out = ids[0] * 0
+        for i in range(3):
+            if ids[0, i] * 2 == 2:
+                continue
+            out[i] = ids[0, i]
+        return ids + 1 if out.sum() > 8 else ids - 1
+
+    return series(torch.no_grad()(f), IDS)
