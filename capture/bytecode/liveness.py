@@ -54,7 +54,7 @@ def _all(decoded: Decoded, suppressed: bool) -> tuple[frozenset[str], ...]:
     after = [successors(instr) for instr in instrs]
     if not suppressed:
         leaves = {i.handler for i in instrs if i.handler is not None and _leaves(instrs, i.handler)}
-        after = [tuple(one for one in ways if one not in leaves) for ways in after]
+        after = [[one for one in ways if one not in leaves] for ways in after]
     return tuple(live | always for live in _flow(instrs, frozenset(names), after))
 
 

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.errors import CannotTrace
-from ...ir.graph.effects import operands
-from ...ir.symbolic.expr import Expr, bounds_of, symbols_of
+from ...ir.symbolic.expr import Expr
 from ...ir.trace.conditional import in_part
-from ...ir.trace.ghost import Ghost
 from ...ir.trace.read_numbers import read_size
-from ...runtime.guards.sources import Source
 from .data_numbers import compared, give_numbers, place_of
 
 if TYPE_CHECKING:
@@ -43,24 +40,6 @@ def instead(m: Machine, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
         return maker(m, *args, **kwargs)
     except CannotTrace:
         return None
-
-
-def are_usual(m: Machine, args: Any, kwargs: Any) -> bool:
-    """Require that no size which data decide is 0 or 1, for which torch has rules of their own;
-    False if nothing new is required."""
-    if m.inner or m.modes or m.tracer is not m.root_tracer or not m.facts.may_require():
-        return False
-    if not m.varied.usual():
-        return False
-    found = False
-    shapes = [one._node.meta.shape for one in operands((args, kwargs), Ghost)]
-    for symbol in symbols_of(m.facts.form(shapes)):
-        origin = m.facts.symbols[symbol]
-        if origin[0] == "data" and len(origin) > 2 and bounds_of(symbol)[0] < 2:
-            found |= m.facts.require(">=", symbol, 2, usual=True)
-    if found:
-        m.guard("equals", Source("context", None, m.varied.usual), True)
-    return found
 
 
 def _call(m: Machine, fn: Any, *args: Any, **kwargs: Any) -> Any:

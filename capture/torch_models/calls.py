@@ -263,7 +263,7 @@ def record(
                     _failing(m, name, start)
                 return from_result(m, made)
         if isinstance(error, DataDependent):
-            made = None if error.shape else once_more(m, fn, fn_args, fn_kwargs, may_fail)
+            made = None if error.shape else once_more(m, record, fn, fn_args, fn_kwargs, may_fail)
             if made is not None:
                 return made
             raise Break("GB106" if error.shape else "GB104", f"{name}: {error}") from error

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...ir.graph.effects import operands
+from ...ir.symbolic.expr import bounds_of, symbols_of
 from ...ir.trace.ghost import Ghost
+from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..data_model import value_questions
 from ..exact_type import is_kind
@@ -27,6 +30,7 @@ from ..values.value import Const, Obj, Tensor, Value, is_none
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
+Record = Callable[..., Value]
 # Kernels of these dtypes compute in float32, and do not round at the same places as separate steps.
 NARROW = (torch.float16, torch.bfloat16)
 
@@ -134,20 +138,16 @@ _OF_NUMBERS = frozenset(
 
 
 def once_more(
-    m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], may_fail: bool
+    m: Machine, record: Record, fn: Any, args: Any, kwargs: Any, may_fail: bool
 ) -> Value | None:
-    """The result of a call that needs to know tensor data.
+    """The result, by `calls.record`, of a call that needs to know tensor data.
 
     By numbers in place of the tensors that torch would read: those are sizes, and arguments of
     functions that take numbers only. Without any, by requiring sizes that are usual. Else None.
     """
-    # `calls` imports this file
-    from ..data_model.data_sizes import are_usual
-    from .calls import record
-
     open_numbers = _with_numbers(m, fn, args, kwargs, of_sizes=False)
     if open_numbers is None:
-        usual = are_usual(m, args, kwargs)
+        usual = _are_usual(m, args, kwargs)
         return record(m, fn, args, kwargs, may_fail) if usual else None
     try:
         return record(m, fn, *open_numbers, may_fail)
@@ -201,3 +201,21 @@ def _with_numbers(
 def data_decide(m: Machine, args: tuple[Any, ...]) -> bool:
     """Whether some size of these tensors is known only when the graph runs."""
     return m.facts.from_data([one._node.meta for one in operands(args, Ghost)])
+
+
+def _are_usual(m: Machine, args: Any, kwargs: Any) -> bool:
+    """Require that no size which data decide is 0 or 1, for which torch has rules of their own;
+    False if nothing new is required."""
+    if m.inner or m.modes or m.tracer is not m.root_tracer or not m.facts.may_require():
+        return False
+    if not m.varied.usual():
+        return False
+    found = False
+    shapes = [one._node.meta.shape for one in operands((args, kwargs), Ghost)]
+    for symbol in symbols_of(m.facts.form(shapes)):
+        origin = m.facts.symbols[symbol]
+        if origin[0] == "data" and len(origin) > 2 and bounds_of(symbol)[0] < 2:
+            found |= m.facts.require(">=", symbol, 2, usual=True)
+    if found:
+        m.guard("equals", Source("context", None, m.varied.usual), True)
+    return found

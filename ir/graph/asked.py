@@ -32,16 +32,17 @@ _UNSET = ("empty", "new_empty")  # uninitialised memory
 
 
 def producing(
-    node: Node, recorded: Sequence[Node], written: frozenset[int], replays: bool
+    node: Node, recorded: Sequence[Node], written: frozenset[int]
 ) -> tuple[list[Node], int] | None:
     """The nodes that compute `node`, inputs included, in order; and how many are no views.
 
-    `written`: positions of the inputs that the trace has written to so far. `replays`: whether
-    writes are among the nodes. None: see the module.
+    `written`: positions of the inputs that the trace has written to so far. None: see the module.
     """
     found = _behind([node])
     if found is None or _reads_written(found, recorded, written):
         return None
+    # A part that runs only if a number is not zero has writes of its own.
+    replays = all(getattr(one.target, "_opname", "") != "only_if" for one in recorded)
     while added := _writing(found, recorded):
         more = _behind([*found, *added]) if replays and _comes_last(node, added, recorded) else None
         if more is None or _reads_written(more, recorded, written):

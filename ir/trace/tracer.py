@@ -477,10 +477,7 @@ class Tracer:
         return self._sources[position], self._entered.get(position, (None,))[0]
 
     def producing(self, ghost: Ghost) -> tuple[list[Node], int] | None:
-        nodes, written = self._recorder.nodes, frozenset(self._recorder.written)
-        # A part that runs only if a number is not zero has writes of its own.
-        whole = all(getattr(one.target, "_opname", "") != "only_if" for one in nodes)
-        return producing(ghost._node, nodes, written, whole)
+        return producing(ghost._node, self._recorder.nodes, frozenset(self._recorder.written))
 
     def wants_gradient(self, position: int) -> bool:
         """Whether the tensor of this input requires a gradient."""

@@ -1,7 +1,7 @@
 """Sizes from tensor data that are assumed to be two or more, as long as that is usual.
 
 Torch has rules of its own for dimensions of 0 and of 1, so a walk that does not know such a size
-assumes neither (`capture.data_model.data_sizes`). In: a program that checks the assumption and
+assumes neither (`capture.torch_models.tensor_scalars`). In: a program that checks the assumption and
 raises `Unusual`. Out: the program, counted, and a question for a guard: whether captures of this
 code object may still assume it. Each call that fails costs what the program did before the check.
 """
