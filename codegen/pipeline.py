@@ -31,7 +31,7 @@ from .build.background import BACKGROUND
 from .cpp import renderer
 from .fusion import reasons
 from .fusion.fuse import KINDS, Kinds
-from .kernels import fixed
+from .kernels import libraries
 from .kernels import registry as replaced
 from .lower import (
     binary,
@@ -168,7 +168,7 @@ class _Planned:
     later: bool = False  # schedules are looked up or measured when kernels are built
     asked: list[Question] = field(default_factory=list)  # kernels that have not been measured yet
     # the kernels that replace calls of ATen, if there are any
-    replaced: fixed.Loaded | None = None
+    replaced: libraries.Loaded | None = None
     key: cache.Key | None = None  # the plan is kept under this key
     passes: tuple[PassRecord, ...] = ()  # only recorded for an observer
 

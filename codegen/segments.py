@@ -229,7 +229,7 @@ class _Segment:
         )
 
     def _when(self, wanted: tuple[int, ...]) -> tuple[When, ...]:
-        """When the gradients of `wanted` exist. What arrives at a result depends on no other one."""
+        """When the gradients of `wanted` exist. What arrives at a result depends on no other."""
         joint, results = self.joint, self.segment.results
         if not joint.parted:
             return ()

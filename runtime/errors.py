@@ -241,7 +241,7 @@ class ObservedSaving(Exception):
 
 
 class Unusual(Exception):
-    """A size that tensor data decide is 0 or 1: see `runtime.guards.usual_sizes`."""
+    """A size that tensor data decide is 0 or 1: see `runtime.guards.dynamic_sizes`."""
 
 
 class Untrue(Exception):

@@ -22,7 +22,6 @@ from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
 from ...ir.trace.joint_graph import Declined
-from ...ir.trace.spans import is_always_tracked
 from ..breaks import Restart
 from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
@@ -192,7 +191,7 @@ def check_backward(m: Machine, graph: Graph) -> None:
 
 def ask_history(m: Machine, ghost: Any) -> None:
     """Begin again without bodies if they decide whether a tensor has a history."""
-    if m.has_bodies and not is_always_tracked(m.root_tracer, ghost):
+    if m.has_bodies and not conditional.is_always_tracked(m.root_tracer, ghost):
         _give_all_up(m)
 
 

@@ -1,21 +1,51 @@
-"""Precompiled kernels: fixed kernels that are compiled when graftjit is installed.
+"""Libraries of the kernels whose text is fixed: compiled when graftjit is installed, or built once
+per machine.
 
 The library `_ready` has the kernels of `registry`, made by `setup.py` for processors with all usual
-parts of AVX-512. It carries a checksum of the text and the flags of each. In: a kernel's name and
-text. Out: its library, or None if there is none, if the text has changed (a checkout), or if the
-processor lacks a feature: the kernel is then built like any other.
+parts of AVX-512. It carries a checksum of the text and the flags of each. `find` gives it for a
+kernel's name and text, or None if there is none, if the text has changed (a checkout), or if the
+processor lacks a feature: `load` then builds the kernel like any other.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Iterable, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+from ...ir.dataclass import dataclass
 from ...runtime.process import hardware
 from ...runtime.store.store import Library
-from ..build import flags
+from ..build import cxx, flags
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Libraries of kernels, and the addresses in them."""
+
+    libraries: tuple[Library, ...]
+    addresses: dict[str, int]
+
+
+def load(
+    pairs: Iterable[Sequence[str]], covers: Sequence[str] = (), stored: bool = False
+) -> Loaded:
+    """The libraries of these (symbol, file); raises as `build.cxx.load` does."""
+    libraries = tuple(
+        find(symbol, text_of(file))
+        or cxx.load(text_of(file), [symbol], symbol.partition("_")[0], covers, stored)
+        for symbol, file in pairs
+    )
+    addresses = {name: at for one in libraries for name, at in one.addresses.items()}
+    return Loaded(libraries, addresses)
+
+
+@functools.cache
+def text_of(file: str) -> str:
+    """The text of such a kernel."""
+    return flags.text_of(file)
 
 
 def find(symbol: str, text: str) -> Library | None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from ...ir.graph.nodes import Node
-from . import convolution, depthwise, fixed, matmul_bf16, matmul_f32
-from .fixed import Loaded
+from . import convolution, depthwise, libraries, matmul_bf16, matmul_f32
+from .libraries import Loaded
 
 
 class Kernel(Protocol):
@@ -51,4 +51,4 @@ def pairs(kernels: Iterable[Kernel]) -> list[tuple[str, str]]:
 
 def load(kernels: Iterable[Kernel], covers: Sequence[str] = (), stored: bool = False) -> Loaded:
     """The libraries of these kernels; raises as `build.cxx.load` does."""
-    return fixed.load(pairs(kernels), covers, stored)
+    return libraries.load(pairs(kernels), covers, stored)

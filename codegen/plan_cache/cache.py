@@ -23,7 +23,7 @@ from ...runtime.process.session import SESSION
 from ...runtime.program.program import ProgramSpec
 from ...runtime.store import notes
 from ..build import cxx, translation_units
-from ..kernels import fixed
+from ..kernels import libraries
 from ..programs import step_facts
 from ..programs.compiled import Compiled, KernelRecord, record
 from . import key as graph_key
@@ -133,7 +133,7 @@ def loaded(graph: Graph, kept: Plain, stored: bool = False) -> Compiled | None:
     covers = tuple(line for _name, lines, _bytes in kept["kernels"] for line in lines)
     names = list(dict.fromkeys(symbols.values()))
     try:
-        others = fixed.load(kept["replaced"], stored=stored) if kept["replaced"] else None
+        others = libraries.load(kept["replaced"], stored=stored) if kept["replaced"] else None
         keep = cxx.load(source, names, graph.name, covers, stored) if source else None
         gpu = _gpu(kept, graph.name, covers, stored)
     # the graph is planned anew, meets the same error and reports it

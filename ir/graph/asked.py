@@ -2,8 +2,9 @@
 
 In: a node and the nodes recorded so far. Out: the nodes that compute the value, in order, with
 their writes to memory of the trace's own. None where they cost too much, are random, may read other
-memory that the trace wrote to, or contain an operator of another kind than `_KINDS`. `capture.data_model.value_questions` evaluates such a part
-before the graph runs, to answer a condition on tensor data.
+memory that the trace wrote to, or contain an operator of another kind than `_KINDS`.
+`capture.data_model.value_questions` evaluates such a part before the graph runs, to answer a
+condition on tensor data.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ..graph.schema import OURS
 from ..location import Location
 from ..symbolic.expr import Symbol, symbols_of
 from .ghost import Ghost, Store
-from .inner_results import edge_of
+from .inner_results import edge_of, nodes_behind
 from .joint_graph import Edge, Span
 
 if TYPE_CHECKING:
@@ -153,3 +153,44 @@ def marked(nodes: Sequence[Node], when: dict[Node, tuple[Any, ...]]) -> list[Nod
 def placeholder(meta: Any) -> torch.Tensor:
     """A tensor in place of one that was not made, since its part did not run."""
     return torch.zeros((0,) * len(meta.shape), dtype=meta.dtype, device=meta.device)
+
+
+def spans_of(tracer: Tracer) -> list[Span]:
+    """The parts of a trace."""
+    return tracer._recorder.owner.spans
+
+
+def places(functions: Iterable[Any], spans: Sequence[Span]) -> dict[Any, tuple[Span, ...]]:
+    """For each node the parts around it, the outermost first."""
+    if not spans:
+        return {}
+    found: dict[Any, tuple[Span, ...]] = {}
+    open_now: list[Span] = []
+    pending = sorted(spans, key=lambda one: (one.first, -one.last))
+    for function in sorted(functions, key=lambda one: one._sequence_nr()):
+        at = function._sequence_nr()
+        while pending and pending[0].first <= at:
+            open_now.append(pending.pop(0))
+        open_now = [one for one in open_now if at < one.last]
+        found[function] = tuple(open_now)
+    return found
+
+
+def is_always_tracked(tracer: Tracer, ghost: Ghost) -> bool:
+    """Whether a tensor with a history has one whichever parts run. A part that is open runs."""
+    spans = [one for one in spans_of(tracer) if one.last >= 0]
+    if not spans or ghost.grad_fn is None:
+        return True
+    inside = places(list(nodes_behind([ghost.grad_fn])), spans)
+    pending, seen = [edge_of(ghost)], set[Edge]()
+    while pending:
+        edge = pending.pop()
+        if edge in seen or edge[0] is None:
+            continue
+        seen.add(edge)
+        if hasattr(edge[0], "variable"):
+            return True
+        around = inside.get(edge[0], ())
+        pending += [span.changed.get(edge) or (None, 0) for span in around]
+        pending += [] if around else edge[0].next_functions
+    return False

@@ -1,10 +1,10 @@
 """The backward of a trace with parts that data skip (`conditional`).
 
-Autograd's graph over ghosts has the nodes of all parts. `Conditions` says of each of them when eager
-mode would have run it: a node of a part only if the part ran, and each node only if a gradient
-reaches it. So zeros never take the place of a gradient that is not there, and a leaf that only
-skipped parts use has none. In a part that did not run, the gradient of a tensor that it writes to is
-that of the tensor before it.
+Autograd's graph over ghosts has the nodes of all parts. `Conditions` says of each of them when
+eager mode would have run it: a node of a part only if the part ran, and each node only if a
+gradient reaches it. So zeros never take the place of a gradient that is not there, and a leaf that
+only skipped parts use has none. In a part that did not run, the gradient of a tensor that it writes
+to is that of the tensor before it.
 
 `Recorded` watches a run of autograd's engine, and puts what each node computes into a part of the
 backward with that condition. Where a gradient leaves it for one that exists more often, it is added
@@ -15,6 +15,7 @@ gradient behind that part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +27,10 @@ from ..graph.effects import uses
 from ..graph.nodes import Node
 from ..own_hooks import put_on
 from ..symbolic.expr import add, mul
-from .conditional import end_only_if, only_if
+from .conditional import end_only_if, only_if, places
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import edge_of, nodes_behind
-from .joint_graph import ALWAYS, Edge, Span, When
-from .spans import places
+from .joint_graph import ALWAYS, Edge, Joint, Span, When
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -162,6 +162,15 @@ class Conditions:
     def block(self, function: Any) -> When:
         """When a node runs, if all results have a gradient."""
         return _ordered(_of_data(self.runs(function)))
+
+    def told(self, joint: Joint, leaves: Sequence[Any], edges: Iterable[Edge]) -> Joint:
+        """The backward that knows when gradients and histories exist."""
+        return replace(
+            joint,
+            when=self.of_leaves(leaves, False),
+            parted=self.of_leaves(leaves, True),
+            tracked=self.tracked(edges),
+        )
 
     def of_leaves(self, leaves: Sequence[Any], parted: bool) -> tuple[When, ...]:
         """For each leaf when it has a gradient; results, by position, must have one, too."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ..dataclass import dataclass
 from ..graph.effects import root, writes
 from ..graph.nodes import Node
+from .conditional import places, spans_of
 from .inner_results import VALUE, edge_of, nodes_behind, saves
-from .spans import places, spans_of
 
 if TYPE_CHECKING:
     from .tracer import Tracer

@@ -22,14 +22,14 @@ from ..graph.nodes import Meta, Node
 from ..ops.region_borders import NO_REGION, again
 from ..own_hooks import put_on
 from .autocast_cache import casts_now
+from .conditional import spans_of
 from .conditional_backward import Conditions, Recorded, watched
 from .frees import frees_of
 from .ghost import Ghost, Store, beginning, make_ghost
 from .hidden_results import hidden_results
 from .inner_results import edge_of, leaves_of, nodes_behind, passed_through
-from .joint_graph import HIDDEN, Declined, Joint
+from .joint_graph import HIDDEN, Declined, Joint, Span
 from .output_views import NoRoots, roots_of
-from .spans import spans_of
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -38,68 +38,49 @@ if TYPE_CHECKING:
 def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     """The backward of `outputs`, which belong to the trace. Leaves the trace unchanged."""
     inputs = tracer.entered_inputs()
-    views = [ghost for ghost in outputs if ghost._is_view() and ghost.requires_grad]
     try:
         roots = roots_of(tracer, outputs)
-        # Inside the trace: if a view's base was written since, torch makes (or refuses) its
-        # `grad_fn` on first access.
-        tracer.beside(_histories, views)
+        tracer.beside(_histories, outputs)
     except (NoRoots, RuntimeError) as error:
         return Declined(str(error).split(". ")[0])
-    results = roots.results
-    ghosts: list[Any] = [roots.ghosts[at] for at in results]
+    ghosts: list[Any] = [roots.ghosts[at] for at in roots.results]
     wanted = _asking(tracer, inputs, ghosts)
     leaves = [beginning(ghost) for at, ghost in inputs if at in wanted]
-    if reason := _why_not(tracer, ghosts, leaves):
+    spans = spans_of(tracer) if ghosts else ()
+    if reason := _why_not(tracer, ghosts, leaves, spans):
         return Declined(reason)
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
     hidden = hidden_results(tracer, ghosts, inner, inside)
-    spans = spans_of(tracer) if ghosts else []
-    if spans and tracer.rewritten():
-        return Declined("parts that data skip, and an argument that is written")
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
-    replaced = [(one.function, one.number) for one in hidden] + [edge_of(one) for one in inside]
-    ends = [edge_of(ghost) for ghost in ghosts] + [(one.function, one.number) for one in hidden]
+    edges = [(one.function, one.number) for one in hidden]
+    replaced, ends = [*edges, *map(edge_of, inside)], [*map(edge_of, ghosts), *edges]
     functions = [function for function, _ in ends]
     pieces = *roots.pieces, *(one.node for one in hidden)
     tracer.custom_gradients().clear()
     try:
-        places = {id(beginning(ghost)): at for at, ghost in inputs if at in wanted}
+        places = {id(one): at for one, at in zip(leaves, wanted, strict=True)}
         views = [one.grad_fn for one in inside]
         frees, _ = tracer.beside(frees_of, functions, views, places, tracer.n_inputs)
-        parts = (
-            Conditions(ghosts, spans, _passed_through(ghosts, inner, replaced)) if spans else None
-        )
-        if parts is not None:
-            tracer.beside(_observed, parts, ghosts, leaves, tangents)
-        made_by, nodes = tracer.beside(
-            _backward,
-            ghosts,
-            replaced,
-            leaves,
-            tangents,
-            parts and Recorded(tracer, parts, tangents),
-        )
+        passed = _passed_through(ghosts, inner, replaced)
+        parts = Conditions(ghosts, spans, passed) if spans else None
+        found, arrived, order, nodes = _recorded(tracer, ghosts, replaced, leaves, tangents, parts)
     except (CannotTrace, RuntimeError) as error:
         return Declined(str(error).splitlines()[0])
-    found, arrived, order, ordered = made_by
-    nodes = nodes if ordered is None else ordered
     if len(ghosts) > 1 and _is_withheld(tracer, tangents, found):
         return Declined("a custom function gives no gradient, and there are several results")
-    parameters = tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False))
-    return Joint(
+    joint = Joint(
         tuple(nodes),
         pieces,
         (*roots.found, *[HIDDEN for _ in hidden]),
         roots.views,
         roots.given,
-        (*results, *range(len(roots.pieces), len(pieces))),
+        (*roots.results, *range(len(roots.pieces), len(pieces))),
         tuple(tangents),
         wanted,
         found,
-        parameters,
+        tuple(at for at, ghost in inputs if getattr(ghost, "_is_param", False)),
         tuple(type(one).__name__ for one in functions),
         arrived,
         memory_read(nodes, pieces),
@@ -111,10 +92,25 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         tuple(map(functions.index, functions)),
         _ranks(functions),
         *_finished(tracer, inputs, functions, map(wanted.__getitem__, order)),
-        when=() if parts is None else parts.of_leaves(leaves, False),
-        parted=() if parts is None else parts.of_leaves(leaves, True),
-        tracked=() if parts is None else parts.tracked(ends),
     )
+    return joint if parts is None else parts.told(joint, leaves, ends)
+
+
+def _recorded(
+    tracer: Tracer,
+    ghosts: Sequence[Any],
+    replaced: Sequence[tuple[Any, int]],
+    leaves: Sequence[Any],
+    tangents: Sequence[Node],
+    parts: Conditions | None,
+) -> tuple[Any, Any, Any, Sequence[Node]]:
+    """What `_backward` finds beside the trace, and all nodes, in `parts`."""
+    if parts is not None:
+        tracer.beside(_observed, parts, ghosts, leaves, tangents)
+    recorded = parts and Recorded(tracer, parts, tangents)
+    made, nodes = tracer.beside(_backward, ghosts, replaced, leaves, tangents, recorded)
+    found, arrived, order, ordered = made
+    return found, arrived, order, nodes if ordered is None else ordered
 
 
 def _passed_through(
@@ -203,7 +199,9 @@ def memory_read(
     return frozenset(one for one in read if one.op in ("input", "constant") or one in memory)
 
 
-def _why_not(tracer: Tracer, ghosts: Sequence[Ghost], leaves: Sequence[Ghost]) -> str:
+def _why_not(
+    tracer: Tracer, ghosts: Sequence[Ghost], leaves: Sequence[Ghost], spans: Sequence[Span]
+) -> str:
     if tracer.differentiable_constants():
         return "a tensor that requires a gradient is not an argument of the graph"
     # The program made the leaf itself.
@@ -211,6 +209,8 @@ def _why_not(tracer: Tracer, ghosts: Sequence[Ghost], leaves: Sequence[Ghost]) -
         return "no input requires a gradient"
     if _needs_another(ghosts, leaves):
         return "the gradients of a result are those of leaves that the function makes"
+    if spans and tracer.rewritten():
+        return "parts that data skip, and an argument that is written"
     return ""
 
 
@@ -273,9 +273,12 @@ def _again(_owner: Any, ghost: Ghost, leaves: Sequence[Any]) -> None:
     )
 
 
-def _histories(owner: Any, views: Sequence[Ghost]) -> None:
-    for view in views:
-        _ = view.grad_fn
+def _histories(owner: Any, outputs: Sequence[Ghost]) -> None:
+    # Inside the trace: if a view's base was written since, torch makes (or refuses) its `grad_fn`
+    # on first access.
+    for ghost in outputs:
+        if ghost._is_view() and ghost.requires_grad:
+            _ = ghost.grad_fn
 
 
 def _tangent(meta: Meta) -> Meta:
@@ -294,8 +297,8 @@ def _backward(
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...], list[int], list[Node] | None]:
     """The nodes of the gradients of `leaves`, and of the whole gradients of `outputs` and of the
     tensors at the edges `replaced` of autograd's graph; and the leaves, by position, in the order
-    in which their gradients are finished; and all nodes, in `parts`. What comes before such a tensor gets its tangent in place
-    of its gradient."""
+    in which their gradients are finished; and all nodes, in `parts`. What comes before such a
+    tensor gets its tangent in place of its gradient."""
     given = [make_ghost(owner, node, node.meta, Store(fresh=False)) for node in tangents]
     if not outputs:
         return (), (), [], None

@@ -36,11 +36,10 @@ from . import (
 from .edge_order import arranged
 from .freed_graph import used_up
 from .held_inputs import Held, Holder, gone, inputs_of
-from .joint_plan import Plan, chosen, laid_out, number_of
+from .joint_plan import Plan, chosen, laid_out, number_of, parts_decide, with_gaps, without_history
 from .result_nodes import as_seen, function_of, mark_dirty, with_nodes
 from .rollback import begins, unless_marked
 from .second_order import all_ordinary
-from .skipped_parts import parts_decide, with_gaps, without_history
 
 Tensors = tuple[torch.Tensor, ...]
 # A backward program, and for each wanted input the position of its gradient among the results.
@@ -182,8 +181,7 @@ class JointProgram:
         `late`: if the forward raises, it has not written anything.
         """
         self.plan, self.replay, self._tell, self._tail = plan, replay, tell, tail
-        self._twin = twin
-        self._forward, self._build = forward, backward
+        self._twin, self._forward, self._build = twin, forward, backward
         if plan.written:
             self._forward = forward if late else unless_marked(forward)
             self._tail = tail and begins(tail)

@@ -23,19 +23,24 @@ _LIMITS = {"i": 2**31, "q": 2**63}
 _KINDS = {"i": "int", "q": "int", "f": "float", "d": "float"}  # letter -> kind of the number
 
 
+def _driver() -> Any:
+    # loaded for programs with launches on GPUs only
+    from .driver import DRIVER
+
+    return DRIVER
+
+
 def prepare(spec: ProgramSpec) -> None:
     """Reject invalid launches, and prepare kernels on their devices. Raises BuildError, and what
     loading a kernel raises."""
     launches = [step for step in spec.steps if isinstance(step, DeviceLaunch)]
     if not launches:
         return
-    # loaded for programs with launches on GPUs only
-    from .driver import DRIVER
-
+    driver = _driver()
     for step in launches:
         _check(step)
         assert step.device.index is not None
-        DRIVER.prepare(step.function, step.kernel, step.shared, step.device.index)
+        driver.prepare(step.function, step.kernel, step.shared, step.device.index)
 
 
 def _check(step: DeviceLaunch) -> None:
@@ -109,9 +114,7 @@ def _real(number: Any) -> Any:
 
 def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
     """The launch through ctypes."""
-    # loaded already, by `prepare`
-    from .driver import DRIVER
-
+    driver = _driver()
     others: list[DeviceLaunch] = []  # the launch of the general kernel, after its first use
 
     def run(slots: list[Any], arena: Any) -> None:
@@ -128,12 +131,12 @@ def mirrored(step: DeviceLaunch) -> Callable[[list[Any], Any], None]:
                 f" takes {MAX_PROGRAMS}"
             )
         if step.programs > 0 and not any(pointers[at] % ALIGNMENT for at in step.aligned):
-            DRIVER.launch(step, parameters)
+            driver.launch(step, parameters)
         elif step.programs > 0:
             if not others:
                 function, shared = step.general()
                 others.append(replace(step, function=function, shared=shared))
-            DRIVER.launch(replace(others[0], programs=step.programs), parameters)
+            driver.launch(replace(others[0], programs=step.programs), parameters)
 
     return run
 

@@ -10,15 +10,18 @@ specialised. Parameters keep their sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from ..errors import Unusual
 from ..safe_access import MISSING
 from .rows import Row, TensorSpec
 from .sources import Source
-from .usual_sizes import UsualSizes
+
+_SOME = 8  # calls that failed
+_OFTEN = 4  # one failed in so many calls
 
 MARK = "_graftjit_dynamic"  # attribute of a tensor: the dimensions that `mark_dynamic` named
 VALUES = 3  # so many different values make an int symbolic: many ints are flags
@@ -171,3 +174,37 @@ class Variation:
 
 def _bits(value: Any) -> tuple[str, str]:
     return (type(value).__name__, value.hex() if isinstance(value, float) else hex(value))
+
+
+class UsualSizes:
+    """Sizes from tensor data that are assumed to be two or more, as long as that is usual: the
+    evidence of one code object. Called: whether captures of it may still assume it.
+
+    Torch has rules of its own for dimensions of 0 and of 1, so a walk that does not know such a
+    size assumes neither (`capture.torch_models.tensor_scalars`). A program checks the assumption
+    and raises `Unusual`; a call that fails costs what the program did before the check.
+    """
+
+    def __init__(self) -> None:
+        self.__name__ = "sizes_are_usual"
+        self.runs = self.failed = 0
+        self.assumed = True
+
+    def __call__(self) -> bool:
+        return self.assumed
+
+    def counted(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        """The program, which adds to the evidence."""
+
+        def run(*inputs: Any) -> Any:
+            self.runs += 1
+            try:
+                return program(*inputs)
+            except Unusual:
+                self.failed += 1
+                if self.failed >= _SOME and self.failed * _OFTEN > self.runs:
+                    self.assumed = False
+                raise
+
+        run.tells_begun = getattr(program, "tells_begun", False)  # type: ignore[attr-defined]
+        return run

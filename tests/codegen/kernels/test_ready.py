@@ -11,7 +11,6 @@ import torch
 import graftjit
 from graftjit.codegen.build import cxx as build
 from graftjit.codegen.build import flags
-from graftjit.codegen.kernels import fixed
 from graftjit.codegen.kernels import libraries as ready
 from graftjit.codegen.kernels import matmul_f32 as products
 from graftjit.codegen.kernels import registry as replaced
@@ -26,7 +25,7 @@ x, w, b = torch.randn(64, 96), torch.randn(128, 96), torch.randn(128)
 
 
 def text(one: replaced.Kernel) -> str:
-    return fixed.text_of(one.FILE)
+    return ready.text_of(one.FILE)
 
 
 @pytest.mark.parametrize("one", ONE)
