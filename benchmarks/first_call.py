@@ -91,10 +91,14 @@ def stages(workload: str, repeat: int = 5) -> None:
         print(f"  {name:<34}" + "".join(f"{value:>10.1f}" for value in medians))
 
 
+def caches_in(folder: str) -> dict[str, str]:
+    """Variables of the environment by which a process keeps its caches below `folder`."""
+    return {name: str(Path(folder) / name.lower()) for name in CACHES}
+
+
 def _told(folder: str, *words: str) -> dict[str, float]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("GRAFTJIT_")}
-    for name in CACHES:
-        environment[name] = str(Path(folder) / name.lower())
+    environment |= caches_in(folder)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.first_call", *words],
         cwd=ROOT,

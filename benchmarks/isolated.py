@@ -56,26 +56,41 @@ def _failed(workload: str, systems: tuple[str, ...], problem: str) -> dict[str, 
 
 
 def _child(workload: str, settings: Settings, limit: float) -> tuple[dict[str, Any] | None, str]:
-    # Checks run everything twice: never what is to be measured.
-    environment = {k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"}
-    environment.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler of `memory` has nothing to say
-    if settings.threads:
-        environment["OMP_NUM_THREADS"] = str(settings.threads)
     seen = json.dumps({"workload": workload, **dataclasses.asdict(settings)})
     command = [sys.executable, "-m", "benchmarks.isolated", seen]
     # A group of its own: the peer's compile workers end with it.
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    with subprocess.Popen(command, cwd=ROOT, env=environment(settings.threads), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, start_new_session=True) as child:  # fmt: skip
         try:
             out, err = child.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
+            end(child)
             return None, f"not ready after {limit:.0f} s"
     if child.returncode != 0:
-        lines = err.strip().splitlines() or ["no output"]
-        return None, f"process ended with {child.returncode}: {lines[-1][:160]}"
+        return None, ended_with(child.returncode, err)
     return json.loads(out.splitlines()[-1]), ""
+
+
+def environment(threads: int) -> dict[str, str]:
+    """That of a process that measures; with 0 torch chooses how many threads."""
+    # Checks run everything twice: never what is to be measured.
+    found = {k: v for k, v in os.environ.items() if k != "GRAFTJIT_CHECK"}
+    found.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler of `memory` has nothing to say
+    if threads:
+        found["OMP_NUM_THREADS"] = str(threads)
+    return found
+
+
+def end(child: subprocess.Popen[str]) -> None:
+    """At once, with all of its group; a group that is stopped, too."""
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+
+
+def ended_with(code: int, err: str) -> str:
+    """In one line; the last one of what it wrote says most."""
+    lines = err.strip().splitlines() or ["no output"]
+    return f"process ended with {code}: {lines[-1][:160]}"
 
 
 def _main(seen: str) -> None:

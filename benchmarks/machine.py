@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -44,8 +44,8 @@ def describe(seed: int) -> dict[str, Any]:
         "seed": seed,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-        "graftjit": _version("graftjit"),
-        "triton": _version("triton"),
+        "graftjit": version("graftjit"),
+        "triton": version("triton"),
         "commit": _commit(),
         "compiler": None if compiler is None else device.compiler_version(compiler),
         "processor": device.cpu().model,

@@ -25,7 +25,8 @@ import torch
 
 from . import machine
 from .operator_cases import DTYPES, LAYOUTS, MAIN_DTYPES, SIZES, WAYS, Case, cases, unmet
-from .steady_state import _calls_for, _sample
+from .steady_state import calls_for
+from .steady_state import sample as timed
 from .systems import SYSTEMS, describe
 
 BORDER = 1.03  # of eager's time: what the house promises
@@ -87,13 +88,13 @@ def measure(case: Case, seed: int, sample: float, build: bool) -> dict[str, Any]
 
 
 def _times(theirs: Any, ours: Any, rounds: int, sample: float) -> dict[str, float]:
-    counts = _calls_for(theirs, sample), _calls_for(ours, sample)
+    counts = calls_for(theirs, sample), calls_for(ours, sample)
     eager: list[float] = []
     mine: list[float] = []
     for number in range(rounds):
         pairs = [(eager, theirs, counts[0]), (mine, ours, counts[1])]
         for times, run, count in pairs if number % 2 else reversed(pairs):
-            times.append(_sample(run, count))
+            times.append(timed(run, count))
     ratio = statistics.median(b / a for a, b in zip(eager, mine, strict=True))
     return {"eager": statistics.median(eager), "ours": statistics.median(mine), "ratio": ratio}
 

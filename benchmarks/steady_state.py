@@ -91,7 +91,7 @@ def measure(
             results[system] = Result(problem=problems[system])
             continue
         calls, times = samples[system]
-        low, median, high = _quartiles(times)
+        low, median, high = quartiles(times)
         results[system] = Result(
             median, low, high, calls, len(times), ready[system].compile_seconds, seen.get(system),
             memory[system], describe(system, ready[system].wrapped), ready[system].other or problem,
@@ -115,7 +115,7 @@ def _prepare_all(
             ready[system] = one
         # one system's failure is a result, not the end of the comparison
         except Exception as error:
-            problems[system] = _one_line(error)
+            problems[system] = one_line(error)
     return ready, problems
 
 
@@ -125,7 +125,7 @@ def _compare(system: str, one: _Ready, expected: Any) -> None:
     except AssertionError as error:
         if system == OURS:
             raise
-        one.other = f"other values than eager's: {_one_line(error)}"
+        one.other = f"other values than eager's: {one_line(error)}"
 
 
 def _prepare(workload: Workload, system: str, seed: int) -> _Ready:
@@ -153,7 +153,7 @@ def _errors(
             found.append(draw(results, reference(workload, other)))
     except Exception as error:  # told with the results, which do not depend on it
         what = "no other draws" if found else "no float64 reference"
-        return over(found) if found else {}, f"{what}: {_one_line(error)}"
+        return over(found) if found else {}, f"{what}: {one_line(error)}"
     return over(found), ""
 
 
@@ -169,7 +169,7 @@ def _moved(workload: Workload, seed: int) -> int:
     return moved(function, inputs, function(*inputs), workload.sparse)
 
 
-def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     low, median, high = statistics.quantiles(values, n=4)
     return low, median, high
 
@@ -178,7 +178,7 @@ def _ratios(times: dict[str, list[float]]) -> dict[str, tuple[float, float, floa
     if OURS not in times:
         return {}
     return {
-        other: _quartiles([own / its for own, its in zip(times[OURS], others, strict=True)])
+        other: quartiles([own / its for own, its in zip(times[OURS], others, strict=True)])
         for other, others in times.items()
         if other != OURS
     }
@@ -188,22 +188,27 @@ def interleaved(
     runs: dict[str, Callable[[], Any]], rounds: int, sample_seconds: float
 ) -> dict[str, tuple[int, list[float]]]:
     """System -> (calls of a sample, microseconds a call in each round); the systems take turns."""
-    calls = {system: _calls_for(run, sample_seconds) for system, run in runs.items()}
-    times: dict[str, list[float]] = {system: [] for system in runs}
-    order = list(runs)
+    calls = {system: calls_for(run, sample_seconds) for system, run in runs.items()}
     gc.collect()
     gc.disable()
     try:
-        for _ in range(rounds):
-            for system in order:
-                times[system].append(_sample(runs[system], calls[system]))
-            order = order[1:] + order[:1]
+        times = in_turns(list(runs), rounds, lambda system: sample(runs[system], calls[system]))
     finally:
         gc.enable()
     return {system: (calls[system], times[system]) for system in runs}
 
 
-def _sample(run: Callable[[], Any], calls: int) -> float:
+def in_turns(order: list[str], rounds: int, take: Callable[[str], float]) -> dict[str, list[float]]:
+    """System -> what `take(system)` gave in each round; each round begins with another system."""
+    times: dict[str, list[float]] = {system: [] for system in order}
+    for _ in range(rounds):
+        for system in order:
+            times[system].append(take(system))
+        order = order[1:] + order[:1]
+    return times
+
+
+def sample(run: Callable[[], Any], calls: int) -> float:
     """Microseconds a call over `calls` calls, the loop's own cost taken off by none (2 % of 1 us)."""
     start = time.perf_counter_ns()
     for _ in range(calls):
@@ -211,16 +216,16 @@ def _sample(run: Callable[[], Any], calls: int) -> float:
     return (time.perf_counter_ns() - start) / calls / 1e3
 
 
-def _calls_for(run: Callable[[], Any], seconds: float) -> int:
+def calls_for(run: Callable[[], Any], seconds: float) -> int:
     """How many calls fill the time of one sample; doubles as warm-up."""
     calls = 1
     while True:
-        spent = _sample(run, calls) * calls / 1e6
+        spent = sample(run, calls) * calls / 1e6
         if spent >= seconds / 2:
             return max(1, round(calls * seconds / spent))
         calls *= 2
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:160]}"

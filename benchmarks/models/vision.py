@@ -13,12 +13,14 @@ from .attention import Block
 class Vit(nn.Module):
     """images [batch, 3, side, side] -> logits."""
 
-    def __init__(self, side: int = 96, patch: int = 16, width: int = 256, layers: int = 3) -> None:
+    def __init__(
+        self, side: int = 96, patch: int = 16, width: int = 256, layers: int = 3, heads: int = 4
+    ) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, stride=patch)
         self.first = nn.Parameter(torch.zeros(1, 1, width))
         self.places = nn.Parameter(torch.randn(1, (side // patch) ** 2 + 1, width) * 0.02)
-        self.blocks = nn.Sequential(*(Block(width) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 100)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ import torch
 from .case import Case, Given, Size, disturbed, fitting, without_dropout
 from .torchvision_import import load
 
-__all__ = ["NEEDS", "load", "names", "prepared"]
+__all__ = ["NEEDS", "load", "names", "pictures", "prepared"]
 
 NEEDS = "torchvision"
 LARGEST = 45_000_000  # parameters
@@ -55,7 +55,7 @@ def prepared(name: str) -> Case:
         return fitting(lambda side: _detection(name, side), SIDES[1:])
     channels = (3, 16) if ".video" in kind else (3,)
     pair = 2 if ".optical_flow" in kind else 1
-    return fitting(lambda side: _pictures(name, (*channels, side, side), pair), SIDES)
+    return fitting(lambda side: pictures(name, (*channels, side, side), pair), SIDES)
 
 
 def _made(name: str, **options: Any) -> torch.nn.Module:
@@ -66,7 +66,9 @@ def _made(name: str, **options: Any) -> torch.nn.Module:
     return disturbed(without_dropout(model))
 
 
-def _pictures(name: str, shape: tuple[int, ...], count: int) -> Case:
+def pictures(name: str, shape: tuple[int, ...], count: int) -> Case:
+    """A model called with `count` tensors [batch, *shape]."""
+
     def make(size: Size, masked: bool) -> Given:
         return tuple(torch.randn(size[0], *shape) for _ in range(count)), {}
 
