@@ -2,6 +2,7 @@
 # make test-quick   two minutes of tests      make test-all   all tests, on Python 3.11, 3.12 and 3.13
 # make lint         ruff and mypy only
 # make docs    the documents as a site, in site/index.html
+# make bench-engines   beside ONNX Runtime and OpenVINO, in an environment of its own (MODELS="resnet18 bert")
 # make notebooks   execute notebooks/ with their longer measurements, and store their outputs
 #
 # make test-gpu PYTHON=/path/to/python    the device tests, by a Python whose torch has CUDA, on a machine with a GPU
@@ -26,6 +27,7 @@ TRITON_3.13 :=
 
 NATIVE := $(wildcard runtime/native/*.* runtime/native/*/*) $(wildcard codegen/kernels/*.h codegen/kernels/prebuilt/*) codegen/build/flags.py setup.py
 PACKAGE := pyproject.toml
+ENGINES := benchmarks/engines/requirements.txt
 PYTEST_FLAGS ?= -q -n $(WORKERS) --dist worksteal --durations=20
 TIER ?= all
 MINUTES ?= 600
@@ -38,12 +40,12 @@ TEST_ENVIRONMENT := GRAFTJIT_CHECK=1 GRAFTJIT_CACHE_DIR=$(CURDIR)/.kernels \
 # A Python that has torch with CUDA, triton, pytest and graftjit: given, or this checkout's.
 GPU_PYTHON := $(if $(filter command line environment,$(origin PYTHON)),$(PYTHON),.venv/bin/python)
 
-.PHONY: demo test test-quick test-rest test-gpu test-all test-3.11 test-3.12 test-3.13 lint format bench doctor notebooks docs clean distclean help
+.PHONY: demo test test-quick test-rest test-gpu test-all test-3.11 test-3.12 test-3.13 lint format bench bench-engines doctor notebooks docs clean distclean help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n '1,9s/^# \{0,1\}//p' Makefile
+	@sed -n '1,10s/^# \{0,1\}//p' Makefile
 
 demo: .venv/.demo .venv/.native
 	.venv/bin/python -P -m graftjit demo
@@ -92,6 +94,12 @@ bench: .venv/.dev .venv/.native
 	.venv/bin/python -m benchmarks.compare all --resume \
 		--report benchmarks/results/$$(git rev-parse --short HEAD)
 
+# Goes on with the models that its file does not have: remove it to measure again.
+bench-engines: .venv-engines/.native
+	mkdir -p benchmarks/results
+	.venv-engines/bin/python -m benchmarks.engines $(MODELS) --out benchmarks/results/engines.jsonl \
+		--table benchmarks/results/engines.md --chart benchmarks/results/engines
+
 # Warnings are errors. The pages of the reference are made of docstrings: nothing of ours is imported.
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
@@ -107,7 +115,7 @@ clean:
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-3.12 .venv-3.13
+	rm -rf .venv .venv-3.12 .venv-3.13 .venv-engines
 
 # -- environments: .made -> .torch -> .demo / .dev -> .native -------------------------------------
 
@@ -138,6 +146,14 @@ distclean: clean
 
 .venv-%/.dev: .venv-%/.torch $(PACKAGE)
 	.venv-$*/bin/python -m pip install -qq $(TORCH_$*) $(TRITON_$*) -e '.[demo,dev]'
+	touch $@
+
+.venv-engines/.made:
+	test -x .venv-engines/bin/python || $(PYTHON) -m venv .venv-engines
+	touch $@
+
+.venv-engines/.torch: .venv-engines/.made $(ENGINES) $(PACKAGE)
+	.venv-engines/bin/python -m pip install -qq -r $(ENGINES) -e '.[bench]'
 	touch $@
 
 # The extension is built into runtime/, under a name that has the version of Python in it. What installed

@@ -17,6 +17,9 @@ COLOURS = {
     "graftjit sink": "#56B4E9",
     "torch.compile": "#E69F00",
     "torch.compile reduce-overhead": "#D55E00",
+    "torch.compile tuned": "#D55E00",
+    "onnxruntime": "#CC79A7",
+    "openvino": "#F0E442",
 }
 COPY_COLOUR = "#009E73"
 LEAST_EDGE, MOST_EDGE = 1.35, 2.5

@@ -26,7 +26,7 @@ SOURCE = f"""
 typedef float vector __attribute__((vector_size({LANES * 4})));
 extern "C" float chains(long steps, float factor, float term) {{
     vector x[{CHAINS}], a = vector{{}} + factor, b = vector{{}} + term, sum = vector{{}};
-    for (int i = 0; i < {CHAINS}; ++i) x[i] = b + i;
+    for (int i = 0; i < {CHAINS}; ++i) x[i] = b + (float)i;
     for (long step = 0; step < steps; ++step)
         #pragma GCC unroll {CHAINS}
         for (int i = 0; i < {CHAINS}; ++i) x[i] = x[i] * a + b;
