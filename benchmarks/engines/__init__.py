@@ -1,1 +1,2 @@
-"""graftjit beside eager mode, torch.compile, ONNX Runtime and OpenVINO: `python -m benchmarks.engines`."""
+"""graftjit beside eager mode, torch.compile, ONNX Runtime and OpenVINO: `python -m
+benchmarks.engines`."""

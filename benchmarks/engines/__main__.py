@@ -1,11 +1,14 @@
-"""`python -m benchmarks.engines [MODEL ...]`: graftjit beside eager mode, torch.compile, ONNX Runtime and OpenVINO.
+"""`python -m benchmarks.engines [MODEL ...]`: graftjit beside eager mode, torch.compile, ONNX
+Runtime and OpenVINO.
 
     python -m benchmarks.engines [MODEL ...] [--out FILE.jsonl] [--table FILE.md] [--chart STEM]
 
-Batch 1, float32, inference; without names all models of `benchmarks.engines.models`. Each system is a process of its own; results are compared
-with eager's, first calls are timed with empty caches, then the systems take turns for several rounds. An engine or a library that is not
-installed is a column or a row that says so (`make bench-engines` installs them). With --out each record is appended as soon as it is there,
-and models that have one in FILE are not measured again. Ends with 1 if a result of graftjit's is not eager's, with 2 if FILE is of another run.
+Batch 1, float32, inference; without names all models of `benchmarks.engines.models`. Each system
+is a process of its own; results are compared with eager's, first calls are timed with empty
+caches, then the systems take turns for several rounds. An engine or a library that is not
+installed is a column or a row that says so (`make bench-engines` installs them). With --out each
+record is appended as soon as it is there, and models that have one in FILE are not measured
+again. Ends with 1 if a result of graftjit's is not eager's, with 2 if FILE is of another run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""One model under all systems: first calls one after the other, results beside eager's, then rounds in turns.
+"""One model under all systems: first calls one after the other, results beside eager's, then
+rounds in turns.
 
-In: a model's name, systems, settings. Out: a record of plain values. All processes are alive during the rounds, one of them awake.
-A system that differs from eager by more than `TOLERANCE` of an output's largest value is not timed; it computes something else.
+In: a model's name, systems, settings. Out: a record of plain values. All processes are alive
+during the rounds, one of them awake. A system that differs from eager by more than `TOLERANCE` of
+an output's largest value is not timed; it computes something else.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from .models import BY_NAME
 from .process import Failed, Process
 from .systems import missing
 
-# Of the largest value of the same output, in float32: other orders of summation stay far below, bfloat16 is above.
+# Of the largest value of the same output, in float32: other orders of summation stay far below,
+# bfloat16 is above.
 TOLERANCE = 1e-3
 
 Row = dict[str, Any]
@@ -31,7 +34,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a run measures; results of equal settings may stand in one table. `limit`: seconds for a first call."""
+    """How a run measures. `limit`: seconds for a first call."""
 
     systems: tuple[str, ...]
     rounds: int = 11
@@ -41,7 +44,7 @@ class Settings:
 
 
 def measure(model: str, settings: Settings) -> dict[str, Any]:
-    """`systems`: name -> its row; `flops` of a call. A model that cannot be made has a `problem`."""
+    """`systems`: name -> row; `flops` of a call. A model that cannot be made has a `problem`."""
     record: dict[str, Any] = {"kind": "engines", "workload": model, "systems": {}, "flops": 0}
     try:
         BY_NAME[model].make()
@@ -84,7 +87,7 @@ def _first(process: Process, eager: Process | None, limit: float) -> Row:
 
 
 def difference(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> Row:
-    """`difference`: the largest of any output; `relative`: the largest over the same output's largest value.
+    """`difference`: the largest of any output; `relative`: over that output's largest value.
 
     Raises ValueError if shapes or dtypes are others, or values that are no floats.
     """

@@ -1,8 +1,8 @@
 """The models of the comparison: batch 1, float32, inference, random weights.
 
-`Model.make()` gives a module in evaluation mode and what it is called with, the same for a seed in each process. Those of
-torchvision come from `zoo.torchvision_models`, with pictures of 224 and statistics of a batch in their batch norms; the others
-from `benchmarks.models`.
+`Model.make()` gives a module in evaluation mode and what it is called with, the same for a seed
+in each process. Those of torchvision come from `zoo.torchvision_models`, with pictures of 224 and
+statistics of a batch in their batch norms; the others from `benchmarks.models`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """ONNX Runtime: torch's exporter writes a model, the processor's provider runs it.
 
-The exporter is the newer one (`dynamo=True`) where onnxscript is installed, else the older one, which traces. Shapes are those of the
-inputs. The model lies in a folder of the process while it is loaded.
+The exporter is the newer one (`dynamo=True`) where onnxscript is installed, else the older one,
+which traces. Shapes are those of the inputs. The model lies in a folder of the process while it
+is loaded.
 """
 
 from __future__ import annotations

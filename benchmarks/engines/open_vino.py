@@ -1,6 +1,7 @@
 """OpenVINO: its own converter traces the module, the processor's plug-in compiles it for latency.
 
-float32 is asked for: by itself the plug-in computes in bfloat16 where the processor can. Shapes are those of the inputs.
+float32 is asked for: by itself the plug-in computes in bfloat16 where the processor can. Shapes
+are those of the inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import nn
 
 
 def prepare(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
-    """A callable from tensors to tensors, which the next call overwrites, with torch's number of threads."""
+    """A callable over tensors, with torch's threads; the next call overwrites its results."""
     import openvino
 
     shapes = [tuple(value.shape) for value in inputs]

@@ -1,7 +1,9 @@
-"""What this machine can compute at most: float32 operations a second of a loop of fused multiply-adds.
+"""What this machine can compute at most: float32 operations a second of a loop of fused
+multiply-adds.
 
-The loop is C++ for the machine's widest vectors, without loads and stores; it runs in as many threads as torch has. A model's
-share of the peak is its operations over its time and this rate. Without a C++ compiler there is no rate.
+The loop is C++ for the machine's widest vectors, without loads and stores; it runs in as many
+threads as torch has. A model's share of the peak is its operations over its time and this rate.
+Without a C++ compiler there is no rate.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def rate(steps: int = STEPS) -> float | None:
         if done.returncode != 0:  # no x86, say: those flags are unknown there
             return None
         chains = ctypes.CDLL(str(library)).chains
-    chains.argtypes, chains.restype = (ctypes.c_long, ctypes.c_float, ctypes.c_float), ctypes.c_float  # fmt: skip
+    chains.argtypes, chains.restype = (ctypes.c_long, *[ctypes.c_float] * 2), ctypes.c_float
     threads = torch.get_num_threads()
     best = 0.0
     with ThreadPoolExecutor(threads) as pool:

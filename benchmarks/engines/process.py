@@ -1,7 +1,8 @@
 """The parent's side of a system's process: requests, answers, limits of time, and its sleep.
 
-Between its turns a process is stopped with all its threads and children, so that pools that spin while they wait, and compilers
-that work on in the background, take nothing of another system's turn.
+Between its turns a process is stopped with all its threads and children, so that pools that spin
+while they wait, and compilers that work on in the background, take nothing of another system's
+turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The systems of the comparison: each takes a module and its inputs, and gives a callable over tensors.
+"""The systems of the comparison: each takes a module and its inputs, and gives a callable over
+tensors.
 
-eager, graftjit and torch.compile are those of `benchmarks.systems`. `NEEDS` are the modules that a system imports: `missing` says
-which of them are not there, without importing any.
+eager, graftjit and torch.compile are those of `benchmarks.systems`. `NEEDS` are the modules that
+a system imports: `missing` says which of them are not there, without importing any.
 """
 
 from __future__ import annotations

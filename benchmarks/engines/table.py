@@ -1,7 +1,7 @@
 """What is told of the records: a line a model, and the table in Markdown with means at its end.
 
-The ratio is the time of a level of graftjit over that of the best other system of the model, eager mode included: below 1
-graftjit is faster than all of them.
+The ratio is the time of a level of graftjit over that of the best other system of the model,
+eager mode included: below 1 graftjit is faster than all of them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def markdown(head: dict[str, Any], records: Sequence[Record]) -> str:
 
 def _conditions(head: dict[str, Any]) -> str:
     machine, settings, peak = head["machine"], head["settings"], head["peak"]
-    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in settings["engines"].items())  # fmt: skip
+    engines = settings["engines"].items()
+    versions = ", ".join(f"{name} {version or 'missing'}" for name, version in engines)
     rate = f"{peak / 1e9:.0f} GFLOP/s by fused multiply-adds" if peak else "peak not measured"
     return (f"{machine['processor']}, {machine['threads']} threads, {rate}; Python {machine['python']}, torch {machine['torch']}, "
             f"{versions}; commit {machine['commit']}; load at the start {machine['load'][0]}; {settings['rounds']} rounds.")  # fmt: skip

@@ -4,7 +4,8 @@ It reads a request a line and writes an answer a line, both JSON (`process` asks
   {"do": "first"}                the first call, its result into the file RESULT -> {"seconds", "flops"}
   {"do": "calls", "seconds": s}  warm up, and how many calls fill so long -> {"calls"}
   {"do": "sample", "calls": n}   -> {"us"}: microseconds a call
-An exception is {"problem"}. Nothing else reaches the pipe: what libraries print goes to standard error.
+An exception is {"problem"}. Nothing else reaches the pipe: what libraries print goes to standard
+error.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Worker:
         return {"calls": calls_for(self.run, seconds)}
 
     def sample(self, calls: int) -> dict[str, Any]:
-        """Behind one call that is not counted: other systems have had the caches since the last turn."""
+        """Behind one call that is not counted: other systems have had the caches since."""
         self.run()
         return {"us": sample(self.run, calls)}
 
@@ -68,7 +69,7 @@ def _plain(result: Any) -> Any:
 
 
 def _flops(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> int:
-    """Of products and convolutions, a multiplication and an addition each; 0 where torch does not count them."""
+    """Of products and convolutions, two for each multiplication and addition; else 0."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:

@@ -1,4 +1,5 @@
-"""A U-Net: an encoder, a decoder, and at each level what the encoder saw beside it (Ronneberger et al., 2015)."""
+"""A U-Net: an encoder, a decoder, and at each level what the encoder saw beside it (Ronneberger
+et al., 2015)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def _twice(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class Unet(nn.Module):
-    """images [batch, 3, side, side] -> logits [batch, classes, side, side]; the side is a multiple of 2**levels."""
+    """images [batch, 3, side, side] -> logits [batch, classes, side, side]."""
 
     def __init__(self, width: int = 32, levels: int = 4, classes: int = 2) -> None:
         super().__init__()
