@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -112,4 +113,6 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    # So that an end from outside leaves no stopped processes behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())
