@@ -23,6 +23,7 @@ from torch.autograd import Variable
 
 from ...ir.graph.effects import operands, root, writes
 from ...ir.graph.nodes import Graph
+from ...ir.trace.autocast_cache import cached_cast, outliving
 from ..breaks import Break, Restart
 from ..torch_models import calls
 from ..values.containers import sequence_items
@@ -33,6 +34,7 @@ from ..values.value import Const, Sequence, Tensor, Value
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
+_CASTS = frozenset((torch.ops.aten._to_copy.default, cached_cast))
 TYPES: tuple[Any, ...] = (
     *(torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.BFloat16Tensor),
     *(torch.LongTensor, torch.IntTensor, torch.ShortTensor, torch.CharTensor, torch.ByteTensor),
@@ -140,7 +142,7 @@ def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
             at = ghost._node.target
             shared = any(at in group for group in graph.overlaps)
             if graph.mutates and (shared or m.root_tracer.followed()):
-                if graph.needs_grad or m.root_tracer.followed():
+                if graph.needs_grad or m.root_tracer.followed() or _is_cast(graph, base.ghost):
                     raise stop
                 m.by_data.add(base.source)
                 raise Restart
@@ -149,6 +151,15 @@ def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
         elif any(o.ghost._store is ghost._store and not o.ghost.requires_grad for o in outputs):
             stop.reason = "Tensor.data that leaves the function"
             raise stop
+
+
+def _is_cast(graph: Graph, ghost: Any) -> bool:
+    """Whether autocast may keep a cast of this weight, which does not see what is written through
+    `.data`."""
+    if not ghost.requires_grad:
+        return False
+    copies = (one for one in graph.nodes if one.target in _CASTS)
+    return bool(outliving()) or any(root(one.args[0]) is ghost._node for one in copies)
 
 
 def _is_one_tensor(m: Machine, graph: Graph, base: Tensor, outputs: list[Tensor]) -> bool:

@@ -63,10 +63,7 @@ void look(int wanted) {
     fewer_looks = next < before ? fewer_looks + 1 : 0;
     more_looks = next > before ? more_looks + 1 : 0;
     if (fewer_looks < AGREE_FEWER && more_looks < AGREE_MORE) return;
-    bool fewer = fewer_looks > 0;
     fewer_looks = more_looks = 0;
-    if (fewer && machine.is_deterministic != nullptr && machine.is_deterministic(machine.context()))
-        return;
     limit.store(next);
 }
 
@@ -82,6 +79,7 @@ ThreadLimit::ThreadLimit() {
     if (now >= due && next_look.compare_exchange_strong(due, now + PAUSE)) look(wanted);
     int most = limit.load(std::memory_order_relaxed);
     if (most >= wanted) return;
+    if (machine.is_deterministic != nullptr && machine.is_deterministic(machine.context())) return;
     before_ = wanted;
     limited.fetch_add(1, std::memory_order_relaxed);
     machine.set_threads(most);

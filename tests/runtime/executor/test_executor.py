@@ -119,11 +119,13 @@ def test_kernel(load, kernels):
 def test_threads_follow_torch(load, kernels):
     run = load(spec(1, 2, alloc(1, 1), launch(kernels, "add_threads", 1, 0), outputs=(1,)))
     before = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True)  # all of them, also while other processes run
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             assert run(torch.zeros(1))[0].item() == threads
     finally:
+        torch.use_deterministic_algorithms(False)
         torch.set_num_threads(before)
 
 
