@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
 from ..graph.asked import producing
-from ..graph.effects import root, written_memory
+from ..graph.effects import operands, root, written_memory
 from ..graph.interpreter import renumbered
 from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
 from ..location import Location
@@ -245,8 +245,7 @@ class Tracer:
         mark = recorder.mark(where), len(self._calls), self._refs, self._needs_grad
         try:
             args = tuple([self._ghosts(arg) for arg in args])
-            if kwargs:
-                kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
+            kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
             self.facts.where = where
             result = self._over_ghosts(fn, args, kwargs)
             results = self._numbered(result)
@@ -263,9 +262,11 @@ class Tracer:
         except BaseException:
             self._undo(mark)
             raise
+        written = written_memory(recorder.nodes[mark[0][0] :])
+        if written and torch.is_grad_enabled():  # a history changes, even if nothing is returned
+            self._needs_grad |= any(one.requires_grad for one in operands((args, kwargs), Ghost))
         if self._needs_grad and not mark[3]:
             self._grad_where = where
-        written = written_memory(recorder.nodes[mark[0][0] :])
         changed = {ref for one in written for ref in self._sharing.get(one, ())}
         changed |= {one._ref for one in recorder.replaced() if one._ref >= 0}
         self._calls.append(
@@ -313,9 +314,8 @@ class Tracer:
 
     def _check_views(self, before: set[int]) -> None:
         """Raise for a write to an input view with a history: its ghost is no view."""
-        for position in self._recorder.followed - before:
-            if position not in self._entered:  # an input without a real tensor
-                continue
+        # inputs with a real tensor
+        for position in (self._recorder.followed - before) & self._entered.keys():
             tensor, ghost = self._entered[position]
             if ghost.requires_grad and tensor._is_view():
                 raise Unsupported("history", "a write to a view that autograd tracks")
