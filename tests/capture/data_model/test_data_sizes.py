@@ -244,6 +244,7 @@ def test_experts_with_a_gradient():
 
 
 # -- operators with rules for sizes of 0 and 1 -----------------------------------------------------
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 MASKS = [[1, 0, 1], [1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 1, 0]]
 conv = nn.Conv2d(2, 3, 2)
 norm = nn.BatchNorm2d(2).eval()
@@ -278,7 +279,9 @@ def test_usual_sizes(name):
         else:
             torch.testing.assert_close(found, wanted)
             assert found.stride() == wanted.stride()
-    assert run.report().break_count == 0, run.report()
+    # before, matmul asks whether the two sizes that data decide are equal
+    least = 1 if name == "matmul" and TORCH < (2, 13) else 0
+    assert run.report().break_count <= least, run.report()
 
 
 def _outcome(fn, *args):
