@@ -1,7 +1,7 @@
 """OpenVINO: its own converter traces the module, the processor's plug-in compiles it for latency.
 
-float32 is asked for: by itself the plug-in computes in bfloat16 where the processor can. Shapes
-are those of the inputs.
+The plug-in is set to float32: its default is bfloat16 where the processor has it. Shapes are those
+of the inputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is told of the records: a line a model, and the table in Markdown with means at its end.
+"""Text of the records: a line a model, and the table in Markdown with means at its end.
 
 The ratio is the time of a level of graftjit over that of the best other system of the model,
 eager mode included: below 1 graftjit is faster than all of them.

@@ -115,28 +115,36 @@ def sides(node: Node) -> dict[str, tuple[Any, Any]]:
 
 
 def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
-    """The tensors that the kernel reads (its result follows them), and its numbers.
+    """The tensors that the kernel reads (its result follows them), and its numbers: those of
+    `common`, strides of the weight, and whether it is transposed; in the order of `Convolution`.
+    """
+    read, numbers = common(node)
+    transposed, w = bool(node.args[6]), node.args[1].meta
+    steps = w.stride[transposed], w.stride[not transposed], *sides(node)["step"]
+    return read, (*numbers, *steps, int(transposed))
+
+
+def common(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
+    """The tensors that a kernel of convolutions reads, and its first numbers.
 
     The numbers are: offsets of image, weight and bias (before that of the bias: 0 if there is
-    none), batch, channels in and out, sizes, strides; in the order of `Convolution`.
+    none), batch, channels in and out, sizes, strides of the image.
     """
     image, weight, bias = node.args[:3]
     reads = [memory_of(one) for one in (image, weight, image if bias is None else bias)]
     (_x, x_at), (_w, w_at), (_b, b_at) = reads
-    lengths, transposed = sides(node), bool(node.args[6])
-    x, w = image.meta, weight.meta
+    lengths, x = sides(node), image.meta
     numbers = (
         x_at, w_at, int(bias is not None), b_at,
         x.shape[0], x.shape[1], node.meta.shape[1],
         *lengths["size"], *lengths["kernel"], *lengths["result"],
         *lengths["stride"], *lengths["padding"], *lengths["dilation"],
-        x.stride[0], x.stride[1], row(x),
-        w.stride[transposed], w.stride[not transposed], *lengths["step"], int(transposed),
+        x.stride[0], x.stride[1], _row(x),
     )  # fmt: skip
     return [base for base, _at in reads], numbers
 
 
-def row(meta: Meta) -> Any:
+def _row(meta: Meta) -> Any:
     """The distance of two rows of an image; of a single row it is not used."""
     return meta.stride[-2] if len(meta.shape) == 4 else meta.shape[-1]
 

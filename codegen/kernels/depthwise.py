@@ -13,8 +13,10 @@ from typing import Any
 
 from ...ir.graph.nodes import Node
 from ..analysis import products
-from ..analysis.dataflow import memory_of
-from .convolution import plain, row, sides
+from .convolution import columns, common, plain, sides
+
+# `columns` are those of the other convolutions.
+__all__ = ["FILE", "SYMBOL", "columns", "depthwise", "launch", "takes"]
 
 SYMBOL, FILE = "depthwise_f32", "depthwise.h"
 TAPS = 256  # the most taps of a channel; the kernel has an array of a fixed size
@@ -40,25 +42,8 @@ def _fits(node: Node) -> bool:
 
 
 def launch(node: Node) -> tuple[list[Node], tuple[Any, ...]]:
-    """The tensors that the kernel reads (its result follows them), and its numbers.
-
-    The numbers are: offsets of image, weight and bias (before that of the bias: 0 if there is
-    none), batch, channels in and out, sizes, strides; in the order of `Depthwise`.
+    """The tensors that the kernel reads (its result follows them), and its numbers: those of
+    `common` and strides of the weight, in the order of `Depthwise`.
     """
-    image, weight, bias = node.args[:3]
-    reads = [memory_of(one) for one in (image, weight, image if bias is None else bias)]
-    (_x, x_at), (_w, w_at), (_b, b_at) = reads
-    lengths, x = sides(node), image.meta
-    numbers = (
-        x_at, w_at, int(bias is not None), b_at,
-        x.shape[0], x.shape[1], node.meta.shape[1],
-        *lengths["size"], *lengths["kernel"], *lengths["result"],
-        *lengths["stride"], *lengths["padding"], *lengths["dilation"],
-        x.stride[0], x.stride[1], row(x), weight.meta.stride[0], *lengths["step"],
-    )  # fmt: skip
-    return [base for base, _at in reads], numbers
-
-
-def columns(node: Node) -> Any:
-    """The positions of an image, those of each channel in a row."""
-    return math.prod(node.meta.shape[2:])
+    read, numbers = common(node)
+    return read, (*numbers, node.args[1].meta.stride[0], *sides(node)["step"])

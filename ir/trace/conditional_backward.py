@@ -328,7 +328,7 @@ class Recorded:
             raise _NotKnown("a hook on a gradient")
         for edge, node in zip(self.added, made, strict=True):
             block.put(self.conditions.exists(edge[0]), [node])
-            # The parts of a sum before an inner result are told apart.
+            # Parts of a sum before an inner result stay separate.
             self.given[edge] = node, edge[0] not in self.conditions.inner
         self.added = []
 
