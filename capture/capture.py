@@ -63,7 +63,7 @@ from .emit.resume import Path, ResumeSpec, break_tail, can_break, order_of
 from .finalizers import Ends
 from .interpreter.machine import Machine
 from .torch_models import backward, numpy_arrays
-from .torch_models.context_managers import GRAD_MODES
+from .torch_models.context_managers import GRAD_MODES, split_block
 from .torch_models.nested_traces import lift
 from .values import symbolic_numbers
 from .values.arguments import Arguments
@@ -504,6 +504,11 @@ class _Attempt:
         if looks is not None or stop.looks:
             who = looks or "a function"
             raise PlainFrame("GB132", f"{who} that is called here inspects this frame", stop.where)
+        block = split_block(m)
+        if block is not None and block.index not in self.forced:
+            reason = f"the autocast block caches casts of weights, and breaks: {stop.reason}"
+            self.forced[block.index] = Break("GB110", reason, f.decoded.instrs[block.index].where)
+            raise Restart
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
         self._only_direct()
         reason = "a comprehension has a cell of its own" if f.swapped else can_break(code)

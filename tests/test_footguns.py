@@ -156,6 +156,21 @@ def test_a_write_past_autograd_before_a_second_derivative() -> None:
     assert not torch.allclose(*found)  # silent
 
 
+def test_training_casts_a_weight_in_each_graph() -> None:
+    """Autocast keeps the first cast of a weight until its block ends, also if the weight is written meanwhile. A compiled part
+    with a gradient casts the weight as it is."""
+    found = []
+    for through in (lambda f: f, graftjit.jit):
+        w = torch.nn.Parameter(torch.ones(3, 3))
+        f = through(lambda x, w=w: torch.mm(x, w) * 2)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            before = f(torch.eye(3))
+            w.data.mul_(2)
+            found.append((before.tolist(), f(torch.eye(3)).tolist()))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] != found[1][1]  # silent
+
+
 def test_hooks_for_saved_tensors_get_what_the_compiled_node_saves() -> None:
     """A hook that changes values changes other values than in eager mode."""
 

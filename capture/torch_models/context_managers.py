@@ -88,9 +88,20 @@ def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
         real = value.cls(*value.args, **value.kwargs)
         m.tracer.state_call(real.__enter__)
         value.undo.append(lambda: m.tracer.state_call(real.__exit__, None, None, None))
+    value.index = m.root_index
     m.contexts.append(value)
     result = value if value.cls in AUTOCASTS else Const(None)
     return ContextExit(value), result
+
+
+def split_block(m: Machine) -> Context | None:
+    """The autocast block that the walk has entered and must not leave at a break.
+
+    Until the outermost block ends, eager uses the first cast of each weight, even if the weight is
+    written meanwhile. A block that is entered again after a break would cast the weight again, so
+    Python enters it before the graph (see `ir.trace.autocast_cache`)."""
+    blocks = [one for one in m.contexts if one.cls in AUTOCASTS]
+    return blocks[0] if blocks and m.tracer.has_cached_casts else None
 
 
 def leave(m: Machine, value: Context) -> None:

@@ -347,6 +347,7 @@ class Context(Value):
     kwargs: dict[str, Any]
     undo: list[Callable[[], None]] = field(default_factory=list)
     before: bool = False  # of a grad mode: its attribute `prev`
+    index: int = 0  # the root's instruction that entered it
 
 
 @dataclass(eq=False, slots=True)

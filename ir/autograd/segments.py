@@ -268,12 +268,13 @@ class _Search:
                 given[owner].append((at, len(gradients)))
                 gradients.append(total)
         in_order = self._in_order(members, given, groups)
+        unused = _unused(nodes, depends)
         order = [first for first in in_order if first not in self.views]
         found = tuple(
             Segment(
                 tuple(members[first]),
                 tuple(given[first]),
-                self._kept(nodes, depends, set(members[first])),
+                self._kept(nodes, depends, unused, set(members[first])),
             )
             for first in order
         )
@@ -309,12 +310,13 @@ class _Search:
         self,
         nodes: Sequence[Node],
         depends: dict[Node, frozenset[Node]],
+        unused: dict[Node, frozenset[Node]],
         members: set[int],
     ) -> frozenset[Node]:
         mine: list[Node] = []
         wanted: set[Node] = set()
         for node in reversed(nodes):
-            tangents = depends.get(root(node), ())
+            tangents = depends.get(root(node)) or unused.get(node, ())
             # what depends on no gradient belongs to those that read it
             if (
                 any(self.numbers[one] in members for one in tangents)
@@ -325,6 +327,24 @@ class _Search:
                 wanted.update(map(root, reads(node)))
         joint = self.joint
         return memory_read(reversed(mine), joint.pieces, joint.tangents, joint.arguments)
+
+
+def _unused(
+    nodes: Sequence[Node], depends: dict[Node, frozenset[Node]]
+) -> dict[Node, frozenset[Node]]:
+    """The nodes that compute nothing for a gradient -> the tangents of the first node after them
+    that depends on some: that of the formula which has read what autograd saves for it."""
+    found: dict[Node, frozenset[Node]] = {}
+    wanted: set[Node] = set()
+    tangents: frozenset[Node] = frozenset()
+    for node in reversed(nodes):
+        mine = depends.get(root(node), frozenset())
+        tangents = mine or tangents
+        if mine or not wanted.isdisjoint(map(root, (node, *writes(node)))):
+            wanted.update(map(root, reads(node)))
+        else:
+            found[node] = tangents
+    return found
 
 
 def _before_border(node: Node) -> Node:

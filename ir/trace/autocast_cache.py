@@ -25,6 +25,7 @@ _LIBRARY.define("cached_cast(Tensor self, ScalarType dtype, Device device) -> Te
 
 AUTOCAST_DEVICES = ("cpu", "cuda")  # the types of devices that graphs compute on
 Casts = tuple[tuple[str, torch.dtype], ...]  # autocast: (device type, dtype) where it is on
+Kept = dict[str, torch.dtype]  # type of device -> dtype of the weight casts that autocast caches
 # Functions that cast explicitly, besides calls with a dtype argument: autocast does not cache
 # these.
 _BY_HAND = frozenset(
@@ -32,8 +33,8 @@ _BY_HAND = frozenset(
 )
 
 
-def outliving() -> dict[str, torch.dtype]:
-    """Device type -> dtype of cached weight casts that outlive a graph that begins here."""
+def outliving() -> Kept:
+    """The cached weight casts that outlive a graph that begins here."""
     if is_nested() or any(map(torch.is_autocast_enabled, AUTOCAST_DEVICES)):
         return {name: torch.get_autocast_dtype(name) for name in AUTOCAST_DEVICES}
     return {}
@@ -59,7 +60,7 @@ def by_hand(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return name in _BY_HAND or any(type(v) is torch.dtype for v in (*args, *kwargs.values()))
 
 
-def is_kept(ghost: Ghost, dtype: Any, kept: dict[str, torch.dtype]) -> bool:
+def is_kept(ghost: Ghost, dtype: Any, kept: Kept) -> bool:
     """Whether autocast caches this cast: of an outside float32 weight, to its dtype."""
     name = ghost.device.type
     if kept.get(name) is not dtype or torch.get_autocast_dtype(name) is not dtype:
@@ -67,6 +68,12 @@ def is_kept(ghost: Ghost, dtype: Any, kept: dict[str, torch.dtype]) -> bool:
     if not ghost.requires_grad or ghost.dtype is not torch.float32:
         return False
     return ghost._node.op in ("input", "constant")
+
+
+def is_cached(ghost: Ghost, dtype: Any) -> bool:
+    """Whether autocast, if it casts here, caches the cast itself. torch does not tell: it disables
+    autocast while it casts."""
+    return torch.is_autocast_cache_enabled() and is_kept(ghost, dtype, {ghost.device.type: dtype})
 
 
 class _Taker(TorchDispatchMode):

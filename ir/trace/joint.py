@@ -39,8 +39,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
     """The backward of `outputs`, which belong to the trace. Leaves the trace unchanged."""
     inputs = tracer.entered_inputs()
     try:
-        roots = roots_of(tracer, outputs)
         tracer.beside(_histories, outputs)
+        roots = roots_of(tracer, outputs)
     except (NoRoots, RuntimeError) as error:
         return Declined(str(error).split(". ")[0])
     ghosts: list[Any] = [roots.ghosts[at] for at in roots.results]

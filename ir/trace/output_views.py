@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..dataclass import dataclass
 from ..graph.effects import root
+from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Node
 from ..graph.schema import plan_of
 from .ghost import Ghost
@@ -82,6 +83,11 @@ class _Finder:
         self.pieces: dict[Node, Ghost | None] = {}
         self.found: dict[Node, Found] = {}
         self.views: dict[Node, bool] = {}
+        # the views from an output to its memory
+        self.ways: list[list[Node]] = []
+        # the output that has a node; each node that is made again -> its copy
+        self.seen = {ghost._node: ghost for ghost in outputs if ghost.requires_grad}
+        self.copies = Replaced()
 
     def roots(self) -> Roots:
         for ghost in self.outputs:
@@ -89,6 +95,10 @@ class _Finder:
                 self._base(ghost)
         for at, ghost in enumerate(self.outputs):
             self._follow(at, ghost)
+        anew = list(map(self._is_anew, self.outputs, self.ways))
+        by_length = sorted(self.ways, key=len) if any(anew) else self.ways
+        for way in dict.fromkeys(map(tuple, by_length)):
+            self._note_views(way[::-1], anew[self.ways.index([*way])])
         for at, ghost in self.rewritten:
             self.pieces[ghost._node] = ghost
             self.found[ghost._node] = "input", at
@@ -97,7 +107,7 @@ class _Finder:
             tuple(self.pieces.values()),
             tuple(self.found.get(piece) for piece in self.pieces),
             tuple(self.views.items()),
-            tuple(ghost._node for ghost in self.outputs),
+            tuple(self.copies[ghost._node] for ghost in self.outputs),
         )
 
     def _base(self, ghost: Ghost) -> None:
@@ -135,12 +145,36 @@ class _Finder:
             floating = ghost.dtype.is_floating_point or ghost.dtype.is_complex
             if ghost.requires_grad != (history and not apart and floating):
                 raise NoRoots("a result is a view that autograd treats specially")
-        for one in reversed(way):
-            self.views.setdefault(one, one in self.quiet)
+        self.ways.append(way)
         if origin not in self.known:
             self.pieces.setdefault(start, base)
             if ghost.requires_grad:
                 self.found.setdefault(start, ("base" if way else "output", at))
+
+    def _is_anew(self, ghost: Ghost, way: Sequence[Node]) -> bool:
+        """Whether the history of a view does not lead through the output that it is a view of:
+        autograd has made it anew from the base, since the memory was written after the view."""
+        before = next((self.seen[node] for node in way[1:] if node in self.seen), None)
+        if before is None or not ghost.requires_grad:
+            return False
+        function: Any = ghost.grad_fn
+        for _ in way:
+            if function is None or function is before.grad_fn:
+                return function is None
+            function = function.next_functions[0][0] if function.next_functions else None
+        return True
+
+    def _note_views(self, way: Sequence[Node], anew: bool) -> None:
+        """Note the views from memory to an output, the first one first. `anew`: other outputs do
+        not depend on them, and later views of the output are views of its own copy."""
+        copies = Replaced() if anew else self.copies
+        for node in way:
+            operands = *(one for one in node.args if type(one) is Node), node.alias
+            if anew or any(one in copies for one in operands):
+                copies[node] = moved(node, copies.__getitem__)
+            self.views.setdefault(copies[node], node in self.quiet)
+        if anew:
+            self.copies[way[-1]] = copies[way[-1]]
 
 
 def _way(node: Node) -> list[Node]:

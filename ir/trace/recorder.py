@@ -28,7 +28,7 @@ from ..ops.meta_kernels import pinned_all
 from ..ops.python_kernels import overridden
 from ..ops.scalar_range import hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
-from .autocast_cache import cached_cast, is_kept
+from .autocast_cache import cached_cast, is_cached, is_kept
 from .ghost import Ghost, Owner, Store, make_ghost, owns_its_memory
 
 if TYPE_CHECKING:
@@ -517,14 +517,15 @@ class Recorder:
 
     def _number_copied(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`aten._to_copy`, which torch also calls on a wrapped Python number."""
+        tracer = self._tracer()
+        assert tracer is not None
         if type(args[0]) is Ghost:
             if self.kept_casts and is_kept(args[0], kwargs.get("dtype"), self.kept_casts):
                 return self._cached_cast(args[0], kwargs["dtype"])
+            tracer.has_cached_casts |= is_cached(args[0], kwargs.get("dtype"))
             plan = plan_of(op)
             operands = tuple([self.operand(arg) for arg in args])
             return self._pure(plan, args, kwargs, operands, kwargs)
-        tracer = self._tracer()
-        assert tracer is not None
         with torch._C._DisableTorchDispatch():
             return tracer.constant(op(torch.as_tensor(args[0]), **kwargs))
 
@@ -538,6 +539,8 @@ class Recorder:
         """A weight cast that autocast's cache keeps beyond the graph: one per weight."""
         node = weight._node
         if node not in self._casts:
+            if weight._store.written:  # the cache may hold an earlier cast, which no node can read
+                raise Unsupported("cache", "a weight that is written before autocast casts it")
             operands = (node, dtype, node.meta.device)
             position = len(self.nodes)
             made = self._pure(plan_of(cached_cast), operands, {}, operands, {})

@@ -26,7 +26,7 @@ from ..ops.may_raise import may_raise
 from ..symbolic.expr import ACTIVE, Expr, Symbol, symbols_of
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
-from .autocast_cache import AUTOCAST_DEVICES, by_hand
+from .autocast_cache import AUTOCAST_DEVICES, Kept, by_hand
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import note_value
 from .joint_graph import CustomBackward, Joint
@@ -104,10 +104,7 @@ class Tracer:
     """Records one graph. Not thread-safe; a thread runs one trace at a time."""
 
     def __init__(
-        self,
-        name: str,
-        facts: Facts | None = None,
-        outliving: dict[str, torch.dtype] | None = None,
+        self, name: str, facts: Facts | None = None, outliving: Kept | None = None
     ) -> None:
         self.name = name
         self._outliving = outliving or {}  # autocast_cache.outliving() at the frame's start
@@ -128,6 +125,7 @@ class Tracer:
         self._sharing: dict[Node, list[int]] = {}  # memory (`root`) -> the refs of values in it
         self._needs_grad = False
         self._grad_where: Location | None = None
+        self.has_cached_casts = False  # of weights, by an autocast block that the frame has entered
         self.spends = False  # the calls contain a backward
         self.backward_end: int | None = None  # the number of calls up to the last one
         self.forward_end: int | None = None  # the number of nodes before the first one

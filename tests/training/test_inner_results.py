@@ -176,3 +176,20 @@ def test_what_is_watched_is_let_go() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("several", (False, True))
+def test_a_saved_result_that_no_gradient_reads(several: bool) -> None:
+    """The formula of `prod` asks for its result, whose version autograd compares, and may compute the gradient without it."""
+
+    def f(x: torch.Tensor) -> Any:
+        y = (x * 0.1 + 1).prod(1)
+        return (y, (x * x).mean(1)) if several else (y,)
+
+    for function in (f, graftjit.jit(f)):
+        x = t(3, 2)
+        found = function(x)
+        with torch.no_grad():
+            found[0].mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            found[0].sum().backward()

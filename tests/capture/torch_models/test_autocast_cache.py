@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -137,7 +138,7 @@ def across_a_break(through: Any) -> World:
 
     def f(x):
         y = torch.mm(x, w) + 1
-        print("a break")
+        gc.get_threshold()  # a break
         w.data.mul_(2)
         return torch.mm(y, w) * 2
 
@@ -145,6 +146,78 @@ def across_a_break(through: Any) -> World:
     for _ in range(2):
         with inference():
             yield f(M)
+            yield f(M)
+
+
+@world
+def a_block_of_the_frame_that_breaks(through: Any) -> World:
+    w, layer = nn.Parameter(M.clone()), nn.Linear(2, 2)
+    nn.init.constant_(layer.weight, 0.5)
+    nn.init.constant_(layer.bias, 1.0)
+
+    def written(x):
+        x = x + 1
+        with torch.autocast("cpu", dtype=LOW):
+            y = torch.mm(x, w) + 1
+            gc.get_threshold()
+            w.mul_(2)
+            y = torch.mm(y, w) * 2
+        return y.float() + torch.mm(x, w)
+
+    def nested(x):
+        with torch.autocast("cpu", dtype=LOW):
+            y = layer(x)
+            with torch.autocast("cpu", enabled=False):
+                y = layer(y.float())
+            layer.weight.data.mul_(2)
+            gc.get_threshold()
+            return layer(y) + written(x)
+
+    f = through(nested)
+    with torch.no_grad():
+        for _ in range(3):
+            yield f(M)
+
+
+@world
+def a_block_of_an_inlined_function_that_breaks(through: Any) -> World:
+    w = nn.Parameter(M.clone())
+
+    def block(x):
+        with torch.autocast("cpu", dtype=LOW):
+            y = torch.relu(torch.mm(x, w))
+            gc.get_threshold()
+            w.mul_(2)
+            return torch.mm(y, w)
+
+    @torch.autocast("cpu", dtype=LOW)
+    def decorated(x):
+        y = torch.mm(x, w)
+        gc.get_threshold()
+        w.data.mul_(2)
+        return torch.mm(y, w)
+
+    f = through(lambda x: block(x * 2).float() + decorated(x) * 2)
+    with torch.no_grad():
+        for _ in range(3):
+            yield f(M)
+
+
+@world
+def a_weight_that_is_written_before_its_first_cast_in_a_graph(through: Any) -> World:
+    w = nn.Parameter(M.clone())
+
+    def f(x):
+        w.mul_(2)
+        return torch.mm(x, w) * 2
+
+    f = through(f)
+    for _ in range(2):
+        with inference():
+            yield torch.mm(M, w)
+            yield f(M)
+            yield f(M)
+        with inference():
             yield f(M)
 
 
