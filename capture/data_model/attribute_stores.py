@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,6 +56,8 @@ _GENERIC_STORES: tuple[Any, ...] = (
     object.__delattr__,
     BaseException.__setattr__,
     BaseException.__delattr__,
+    SimpleNamespace.__setattr__,
+    SimpleNamespace.__delattr__,
 )
 
 

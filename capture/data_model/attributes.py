@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class whose attributes and bases can change
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 _MRO: Any = vars(type)["__mro__"].__get__
 
 # C types whose look-up equals object's own.
@@ -56,6 +57,7 @@ GENERIC_LOOKUPS: tuple[Any, ...] = tuple(
     for kind in (
         *(object, dict, list, OrderedDict, defaultdict, deque, set, property, BaseException),
         *(tuple, frozenset, str, bytes, bytearray, int, float, complex, range, slice),
+        types.SimpleNamespace,
     )
 )
 _PROTOCOL = ("__get__", "__set__", "__delete__")
@@ -460,9 +462,17 @@ def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, ho
         return _missing(m, value, name, cls)
 
 
+def _in_messages(cls: type | None) -> str:
+    """The name of a class in Python's messages, which has the module where the class is C code."""
+    if cls is None:
+        return "?"
+    in_c = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & _IMMUTABLE
+    return f"{cls.__module__}.{cls.__name__}".removeprefix("builtins.") if in_c else cls.__name__
+
+
 def _absent(value: Value, name: str) -> Value:
     cls = real_class(value)
-    raise NoAttribute(name, cls.__name__ if cls else "?", exact=isinstance(value, (Obj, Instance)))
+    raise NoAttribute(name, _in_messages(cls), exact=isinstance(value, (Obj, Instance)))
 
 
 def _missing(m: Machine, value: Any, name: str, cls: type) -> Value:

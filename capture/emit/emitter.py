@@ -280,10 +280,10 @@ class Emitter:
             self.asm.push_null()
             self.asm.store_fast(name)
 
-    def set_raw(self, value: Value, name: str, item: Value) -> None:
-        """object.__setattr__(value, name, item)"""
+    def set_raw(self, value: Value, name: str, item: Value, base: type = object) -> None:
+        """base.__setattr__(value, name, item)"""
         self.asm.call_const(
-            object.__setattr__,
+            base.__setattr__,
             lambda: self.push(value),
             lambda: self.asm.load_const(name),
             lambda: self.push(item),

@@ -13,6 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.guards.sources import Source
@@ -265,6 +266,8 @@ def _instance(e: Emitter, value: Instance) -> None:
         )
         return
     base = object if held is None else base_of(value.cls.value)  # type: ignore[attr-defined]
+    if issubclass(value.cls.value, SimpleNamespace):  # type: ignore[attr-defined]
+        base = SimpleNamespace
     e.asm.call_const(base.__new__, lambda: e.push(value.cls))
     e._remember(value)
     if held is not None and held.items:
@@ -273,7 +276,7 @@ def _instance(e: Emitter, value: Instance) -> None:
     for name, item in e.m.heap.overlay.get(value, {}).items():
         if item is None:
             continue
-        e.set_raw(value, name, item)
+        e.set_raw(value, name, item, SimpleNamespace if base is SimpleNamespace else object)
 
 
 def _instance_dict(e: Emitter, value: InstanceDict) -> None:

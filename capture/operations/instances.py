@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from abc import ABCMeta
 from collections import deque, namedtuple
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -105,6 +106,9 @@ def _instantiate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
     if cls is not fn.value and fn.value not in attributes.bases(m, cls):
         return made  # an object of another class is not initialised here
     init = attributes.of_class(m, cls, "__init__")
+    if init is SimpleNamespace.__init__ and not args:
+        m.heap.overlay[made].update(kwargs)
+        return made
     if init is object.__dict__["__init__"]:
         if (args or kwargs) and new is object.__dict__["__new__"]:
             raise raises(f"TypeError: {cls.__name__}() takes no arguments")
@@ -144,6 +148,8 @@ def allocate(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Instance:
         made = container_subclasses.make(m, fn)
     elif cls is deque:
         made = deques.make(m, fn)
+    elif new is SimpleNamespace.__dict__["__new__"]:
+        made = Instance(fn)
     else:
         raise Break("GB126", f"{cls.__name__} is built by C code")
     if issubclass(type(cls), ABCMeta):

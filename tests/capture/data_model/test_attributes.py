@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import functools
+import types
 import typing
 
 import torch
@@ -1077,3 +1079,58 @@ def test_attributes_of_tensors_are_on_the_results():
 
     run = jit(f)
     assert [run(t(3)).note for _ in range(3)] == ["made"] * 3
+
+
+class Settings(types.SimpleNamespace):
+    def twice(self, x):
+        return x * self.scale * 2
+
+
+@agrees(breaks=0)
+def test_simple_namespaces():
+    outside = types.SimpleNamespace(scale=2.0, inner=types.SimpleNamespace(p=0.5), n=1)
+    derived = Settings(scale=3.0)
+
+    def f(x):
+        copied = types.SimpleNamespace(**vars(outside.inner))
+        outside.n += 1
+        outside.last = x * outside.scale
+        made = types.SimpleNamespace(h=x * outside.inner.p, k=1)
+        made.z = made.h + made.k
+        del made.k
+        derived.scale += 1
+        try:
+            made.k
+        except AttributeError as error:
+            text = str(error)
+        try:
+            derived.gone
+        except AttributeError as error:
+            text += str(error)
+        copied.scale = copied.p + 7
+        own = Settings(scale=x)
+        return made, derived.twice(x), copied.scale, text, hasattr(made, "q"), own.twice(x), own
+
+    return (
+        f,
+        (t(2),),
+        [
+            lambda: setattr(outside, "scale", 5.0),
+            lambda: setattr(outside.inner, "p", 2),
+            lambda: delattr(outside, "last"),
+        ],
+    )
+
+
+@agrees()
+def test_messages_name_the_modules_of_classes_in_c():
+    def f(x, queue, ordered):
+        texts = []
+        for one in (queue, ordered, types.SimpleNamespace(), Settings()):
+            try:
+                one.missing
+            except AttributeError as error:
+                texts.append(str(error))
+        return x + 1, texts
+
+    return f, (t(2), collections.deque(), collections.OrderedDict())
