@@ -48,10 +48,9 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
         compiled = _joint_or_replayed(graph, level, background, tune, sink, options)
     else:
         traded, trade = _within_budget(graph, options)
-        written_late = deferred(traded) if graph.late else traded
-        compiled = _fused_or_replayed(written_late, level, background, tune)
+        compiled, late = _late_or_replayed(graph, traded, level, background, tune)
         compiled.trade = trade
-        _finish(compiled, written_late, sink)
+        _finish(compiled, late, sink)
         if (graph.spent or (graph.spends and graph.mutates)) and compiled.mode != "replay":
             compiled.program = SpentProgram(compiled.program, graph.spent)
     if graph.late and compiled.mode == "replay":
@@ -167,6 +166,17 @@ def _finish(
         compiled.program = compared(graph, compiled.program, kernels)
     if compiled.mode != "replay" and graph.mutates and compiled.part != "backward":
         compiled.program = marking_begun(compiled.program, graph.written)
+
+
+def _late_or_replayed(
+    graph: Graph, traded: Graph, level: str, background: bool, tune: bool
+) -> tuple[Compiled, Graph]:
+    """The program and the graph that it is of, whose writes to inputs may wait."""
+    try:
+        late = deferred(traded) if graph.late else traded
+    except Exception as error:  # a bug of graftjit must not become the user's error
+        return _replayed(graph, *_fallback_reason(graph, error)), graph
+    return _fused_or_replayed(late, level, background, tune), late
 
 
 def _fused_or_replayed(graph: Graph, level: str, background: bool, tune: bool) -> Compiled:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.location import Location
+from ...ir.passes.defer_writes import check_first
 from ...ir.trace.tracer import Tracer
 from ...runtime import own_files, safe_access
 from ...runtime.guards.dynamic_sizes import Variation
@@ -163,6 +164,14 @@ class Machine:
         runs the frame again."""
         self.fragile = True
         return not self.tracer.mutates or self.tracer.writes_can_wait
+
+    def may_raise(self) -> bool:
+        """Whether the last operators may raise after what the program has done."""
+        if not self.tracer.mutates or self.tracer.writes_can_wait:
+            return True
+        if self.inner or self.modes or self.tracer is not self.root_tracer:
+            return False
+        return check_first().covers(self.tracer)  # type: ignore[no-any-return]
 
     # -- guards ------------------------------------------------------------------------------------
     def guard(self, kind: str, source: Source | None, expected: Any) -> None:

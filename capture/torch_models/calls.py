@@ -359,7 +359,7 @@ def _failing(m: Machine, name: str, start: int) -> None:
     if not m.tracer.may_raise_since(start):
         return
     m.fragile |= _is_watched(m)
-    if m.fragile and m.tracer.mutates and not m.tracer.writes_can_wait:
+    if m.fragile and not m.may_raise():
         raise Break("GB138", f"{name}() may raise, and a tensor of the caller is written to")
 
 
@@ -472,12 +472,9 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
             return call_torch(m, GETTERS[name], [value], {})
         return m.call(Obj(GETTERS[name]), [value], {})
     if name in ("grad", "is_leaf", "grad_fn"):
-        # `backward` imports this file
-        from . import backward
-
         if name == "grad":
-            return backward.read(m, value)
-        leaf = backward.is_leaf(m, value)
+            return _backward().read(m, value)  # type: ignore[no-any-return]
+        leaf = _backward().is_leaf(m, value)
         return Const(leaf) if name == "is_leaf" else Const(None) if leaf else _refuse(name)
     known = getattr(torch.Tensor, name, None)
     if known is None:
@@ -486,6 +483,13 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         own = _put_on(m, value, name)
         return BuiltinMethod(value, name) if own is None else own
     return _refuse(name)
+
+
+def _backward() -> Any:
+    # it imports this file
+    from . import backward
+
+    return backward
 
 
 def _own_attr(m: Machine, value: Tensor, name: str) -> Value:
@@ -552,11 +556,8 @@ def call_tensor_method(
     if type(method) is types.FunctionType and not _is_torchs_own(method):
         raise Break("GB102", f"Tensor.{name}()")
     if name in ("backward", "requires_grad_"):
-        # `backward` imports this file
-        from . import backward
-
-        model = backward.backward if name == "backward" else backward.require
-        return model(m, value, args, kwargs)
+        model = _backward().backward if name == "backward" else _backward().require
+        return model(m, value, args, kwargs)  # type: ignore[no-any-return]
     if name in value_questions.NUMBERS and not (args or kwargs):
         answer = value_questions.number(m, value, name)
         if answer is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..graph.effects import facts_of, is_fresh, root, writes
+from ..graph.effects import can_wait, facts_of, is_fresh, root, writes
 from ..graph.interpreter import substitute
 from ..graph.nodes import Graph, Meta, Node
 from ..graph.opdef import OPS, OpDef
@@ -56,8 +56,28 @@ def early(graph: Graph) -> list[int]:
 
 
 def deferred(graph: Graph) -> Graph:
-    """The graph with its writes into inputs deferred, see the module's docstring."""
-    return _Late(graph).made() if early(graph) else graph
+    """The graph with its writes into inputs deferred, see the module's docstring.
+
+    Where indices alone may be wrong, they are checked in front of the first write instead. Raises
+    ValueError if a write cannot wait.
+    """
+    positions = early(graph)
+    if not positions:
+        return graph
+    if not graph.needs_grad:
+        found = check_first().checked(graph, held_numbers(graph))
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+    if not all(can_wait(graph.inputs[at]) for at in positions):
+        raise ValueError("an input is written that no copy can replace")
+    return _Late(graph).made()
+
+
+def check_first() -> Any:
+    # loaded at first use: few graphs write inputs and may raise
+    from . import check_first
+
+    return check_first
 
 
 def _last(graph: Graph) -> int:
