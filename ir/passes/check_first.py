@@ -95,7 +95,7 @@ def _ranges(node: Node) -> list[Range] | None:
         return None
     table = node.args[0]
     if name == "embedding":
-        found = [(node.args[1], 0, table.meta.shape[0])]
+        found: list[Range] = [(node.args[1], 0, table.meta.shape[0])]
     elif name in _FROM_ZERO and table.meta.shape:
         found = [(node.args[2], 0, table.meta.shape[node.args[1]])]
     elif name in ("index", "index_put"):
