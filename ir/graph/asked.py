@@ -9,13 +9,14 @@ condition on tensor data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from ..symbolic.expr import hints
-from .effects import is_fresh, reads, root, writes
+from .effects import can_wait, is_fresh, reads, root, writes, written_memory
+from .interpreter import Replaced, moved
 from .layout import numel
 from .nodes import Meta, Node
 from .schema import plan_of
@@ -29,34 +30,69 @@ MOST_ELEMENTS = 1 << 18
 _KINDS = frozenset(
     {"pointwise", "view", "create", "copy", "reduction", "scan", "join", "index", "sort"}
 )
+_CLONE = torch.ops.aten.clone.default
 _UNSET = ("empty", "new_empty")  # uninitialised memory
 
 
 def producing(
-    node: Node, recorded: Sequence[Node], written: frozenset[int]
+    node: Node,
+    recorded: Sequence[Node],
+    written: Collection[int],
+    groups: Iterable[Collection[int]],
 ) -> tuple[list[Node], int] | None:
     """The nodes that compute `node`, inputs included, in order; and how many are no views.
 
-    `written`: positions of the inputs that the trace has written to so far. None: see the module.
+    `written`: positions of the inputs that the trace has written to so far; of those, the nodes
+    write copies. `groups`: positions of inputs in one memory. None: see the module.
     """
     found = _behind([node])
-    if found is None or _reads_written(found, recorded, written):
+    refused = _not_copied(recorded, written, groups)
+    if found is None or _reads_written(found, recorded, refused):
         return None
     # A part that runs only if a number is not zero has writes of its own.
     replays = all(getattr(one.target, "_opname", "") != "only_if" for one in recorded)
     while added := _writing(found, recorded):
         more = _behind([*found, *added]) if replays and _comes_last(node, added, recorded) else None
-        if more is None or _reads_written(more, recorded, written):
+        if more is None or _reads_written(more, recorded, refused):
             return None
         found = more
-    calls = [one for one in found if one.op == "call"]
+    order = {one: at for at, one in enumerate(recorded)}
+    nodes = _over_copies(sorted(found, key=lambda one: order.get(one, -1)))
+    calls = [one for one in nodes if one.op == "call"]
     computing = [one for one in calls if not _is_view(one)]
     if len(computing) > MOST_OPERATORS or not all(map(_is_cheap, calls)):
         return None
     if sum(map(_elements, computing)) > MOST_ELEMENTS:
         return None
-    order = {one: at for at, one in enumerate(recorded)}
-    return sorted(found, key=lambda one: order.get(one, -1)), len(computing)
+    return nodes, len(computing)
+
+
+def _not_copied(
+    recorded: Sequence[Node], written: Collection[int], groups: Iterable[Collection[int]]
+) -> set[Node | int]:
+    """The memory of others that the trace has written, and that no copy can replace: positions of
+    inputs, and constants."""
+    targets = {root(target) for one in recorded for target in writes(one)}
+    inputs = {one for one in targets if one.op == "input"}
+    shared = {at for group in groups if len(group) > 1 for at in group}
+    refused = set(written) - {one.target for one in inputs if can_wait(one)}
+    refused |= shared.intersection(written)
+    return {*refused, *(one for one in targets if one.op == "constant")}
+
+
+def _over_copies(nodes: list[Node]) -> list[Node]:
+    """The nodes over copies of the inputs that they write."""
+    copied = [one for one in written_memory(nodes) if one.op == "input"]
+    if not copied:
+        return nodes
+    now, made = Replaced(), list[Node]()
+    for node in nodes:
+        made.append(node if node.op == "input" else moved(node, now.__getitem__))
+        now[node] = made[-1]
+        if node in copied:
+            now[node] = Node("call", _CLONE, (node,), {}, node.meta, f"{node.name}_copied")
+            made.append(now[node])
+    return made
 
 
 def _behind(nodes: list[Node]) -> set[Node] | None:
@@ -71,16 +107,14 @@ def _behind(nodes: list[Node]) -> set[Node] | None:
     return found
 
 
-def _reads_written(found: set[Node], recorded: Sequence[Node], written: frozenset[int]) -> bool:
+def _reads_written(found: set[Node], recorded: Sequence[Node], refused: set[Node | int]) -> bool:
     """Whether the trace wrote to memory of others that the value reads, before or after the
-    read."""
+    read, so that the value cannot be computed over a copy."""
     roots = {root(one) for one in found}
-    if any(one.op == "input" and one.target in written for one in roots):
+    if any((one.target if one.op == "input" else one) in refused for one in roots):
         return True
-    if written and any(one.op == "constant" and one.args != ("own",) for one in roots):
-        return True
-    targets = [root(target) for one in recorded for target in writes(one)]
-    return any(target in roots and not is_fresh(target) for target in targets)
+    outside = any(not is_fresh(target) for one in recorded for target in writes(one))
+    return outside and any(one.op == "constant" and one.args != ("own",) for one in roots)
 
 
 def _writing(found: set[Node], recorded: Sequence[Node]) -> list[Node]:

@@ -475,7 +475,8 @@ class Tracer:
         return self._sources[position], self._entered.get(position, (None,))[0]
 
     def producing(self, ghost: Ghost) -> tuple[list[Node], int] | None:
-        return producing(ghost._node, self._recorder.nodes, frozenset(self._recorder.written))
+        groups = [store.inputs for store in self._stores.values()]
+        return producing(ghost._node, self._recorder.nodes, self._recorder.written, groups)
 
     def wants_gradient(self, position: int) -> bool:
         """Whether the tensor of this input requires a gradient."""
@@ -561,7 +562,6 @@ class Tracer:
             with self.facts.active():
                 joint = differentiate(self, outputs)
         inputs = [tensor for tensor, _ in self._known.values()] if recorder.mutates else []
-        overlaps = overlapping(self._stores, inputs)
         graph = Graph(
             self.name,
             list(self._inputs),
@@ -574,7 +574,7 @@ class Tracer:
             mutates=recorder.mutates,
             random=recorder.random,
             sources=list(self._sources),
-            overlaps=overlaps,
+            overlaps=overlapping(self._stores, inputs),
             written=sorted(recorder.written),
             slow_ops=list(recorder.slow_ops),
             grad_where=self._grad_where if needs_grad else None,

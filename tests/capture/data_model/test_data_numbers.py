@@ -603,6 +603,31 @@ def test_a_condition_on_a_copy_that_the_frame_has_written():
     return series(f, IDS)
 
 
+@agrees(breaks=0)
+def test_a_condition_on_an_argument_that_the_frame_has_written():
+    def f(ids):
+        ids.masked_fill_(ids == 4, 1)
+        ids[:, :1].add_(0)
+        mask = ids.eq(1)
+        return ids * 2 if mask.sum() < 2 else ids + mask
+
+    return series(f, [one.clone() for one in IDS])
+
+
+@agrees()
+def test_conditions_between_writes_to_an_argument():
+    def f(ids, row):
+        first = ids[0, 0] == 3
+        found = [bool(first)]
+        ids[0, 0] = 1
+        found += [bool(ids[0, 0] == 3), bool(first), bool(row.sum() > 8)]
+        row.add_(1)
+        return found, bool(ids.sum() > 9), ids + 1
+
+    copies = [one.clone() for one in IDS]
+    return series(f, [(one, one[0]) for one in copies])
+
+
 @agrees()
 def test_conditions_before_and_after_a_write():
     def f(ids):
