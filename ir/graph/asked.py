@@ -75,9 +75,22 @@ def _not_copied(
     targets = {root(target) for one in recorded for target in writes(one)}
     inputs = {one for one in targets if one.op == "input"}
     shared = {at for group in groups if len(group) > 1 for at in group}
-    refused = set(written) - {one.target for one in inputs if can_wait(one)}
+    refused = set(written) - {one.target for one in inputs if _can_be_copied(one)}
     refused |= shared.intersection(written)
     return {*refused, *(one for one in targets if one.op == "constant")}
+
+
+def _can_be_copied(memory: Node) -> bool:
+    """Whether a clone of an input has its layout, whatever sizes vary."""
+    if can_wait(memory):
+        return True
+    step: Any = 1
+    meta = memory.meta
+    for size, stride in zip(reversed(meta.shape), reversed(meta.stride), strict=True):
+        if getattr(step, "key", step) != getattr(stride, "key", stride):
+            return False
+        step = step * size
+    return type(meta.offset) is int and meta.offset == 0
 
 
 def _over_copies(nodes: list[Node]) -> list[Node]:

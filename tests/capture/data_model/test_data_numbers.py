@@ -611,7 +611,8 @@ def test_a_condition_on_an_argument_that_the_frame_has_written():
         mask = ids.eq(1)
         return ids * 2 if mask.sum() < 2 else ids + mask
 
-    return series(f, [one.clone() for one in IDS])
+    more = [torch.full((2, n), n) for n in (2, 3, 4, 5)]
+    return series(f, [one.clone() for one in (*IDS, *more)])
 
 
 @agrees()
