@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ...ir.dataclass import dataclass
+from ...ir.graph.effects import root
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
@@ -27,7 +28,7 @@ from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
 from ..bytecode.liveness import WRITES, live_locals
 from ..values.frames import Frame
-from ..values.value import Array, Const, Iterator, Tensor, Value
+from ..values.value import Array, Const, Iterator, Sequence, Tensor, Value
 from .value_questions import constant, data_numbers
 
 if TYPE_CHECKING:
@@ -313,22 +314,64 @@ def _identities(part: Any) -> Any:
 # -- loops over the rows of `nonzero`
 
 
+def listed(m: Machine, value: Tensor) -> Sequence | None:
+    """`value.tolist()` of the positions that `nonzero()` has found, for a `for` loop.
+
+    Any other use of the list begins the walk again, with a break at the call.
+    """
+    frame = m.frames[-1]
+    place = place_of(frame.code, frame.decoded.instrs[frame.pc - 1])
+    node = _column(m, value.ghost)
+    if node is None or place in m.not_skipped or not _may_begin(m, frame):
+        return None
+    vector = m.rows_of[node]
+    if _length(m, vector) is None or _is_written(value.ghost, vector):
+        return None
+
+    def read() -> NoReturn:
+        m.not_skipped.add(place)
+        give_up(m)
+
+    made = Sequence([], list, shut=read)
+    m.rows_of[made] = value.ghost
+    m.has_bodies.add(place)
+    m.activity += 1
+    return made
+
+
+def _length(m: Machine, vector: Any) -> int | None:
+    """The length of a vector, if a loop may have as many steps more."""
+    (length,) = vector._node.meta.shape
+    few = type(length) is int and 0 < length <= min(_MOST_ROWS, _MOST_STEPS - m.row_steps)
+    return length if few else None
+
+
+def _column(m: Machine, ghost: Any) -> Node | None:
+    """The `nonzero()` of a vector whose elements, without the dimension of columns, these are."""
+    node, meta = root(ghost._node), ghost._node.meta
+    if node not in m.rows_of or len(meta.shape) != 1 or meta.offset != 0:
+        return None
+    return node if meta.shape[0] == node.meta.shape[0] and meta.stride == (1,) else None
+
+
 def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
     """An iterator over the positions of a vector whose `nonzero()` this is, for a `for` loop."""
-    if not isinstance(value, Tensor) or frame.decoded.instrs[frame.pc].op != "FOR_ITER":
+    if frame.decoded.instrs[frame.pc].op != "FOR_ITER":
+        return None
+    ghost = value.ghost if isinstance(value, Tensor) else m.rows_of.get(value)
+    if ghost is None or (isinstance(value, Sequence) and value.added):
         return None
     head = frame.decoded.instrs[frame.pc]
     place = place_of(frame.code, head)
-    node = _whole(value.ghost._node)
+    column = _column(m, ghost)
+    node = _whole(ghost._node) if column is None else column
     vector = m.rows_of.get(node)
     if vector is None or place in m.not_skipped or not _may_begin(m, frame):
         return None
-    (length,) = vector._node.meta.shape
-    if type(length) is not int or not 0 < length <= min(_MOST_ROWS, _MOST_STEPS - m.row_steps):
+    length = _length(m, vector)
+    if length is None or vector._node is not node.args[0] or _is_written(ghost, vector):
         return None
-    if vector._node is not node.args[0] or _is_written(value.ghost, vector):
-        return None
-    made = _steps(m, vector, length)
+    made = _steps(m, vector, length, (1,) if column is None else ())
     if made is None:
         return None
     m.open_bodies.append(Open(frame, head.index, place))
@@ -341,10 +384,10 @@ def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
         if at >= length:
             m.open_bodies.pop()
             return None
-        if _is_written(value.ghost, vector):
+        if _is_written(ghost, vector) or (isinstance(value, Sequence) and value.added):
             give_up(m)
         made.parts[1] = at + 1
-        return positions[at]
+        return positions[at] if isinstance(value, Tensor) else Const(at)
 
     return Iterator("rows", [chosen, 0], step)
 
@@ -362,15 +405,17 @@ def _whole(node: Node) -> Node:
     return node
 
 
-def _steps(m: Machine, vector: Any, length: int) -> tuple[list[Tensor], list[Value]] | None:
-    """For each position its row of `nonzero()`, and whether there is such a row.
+def _steps(
+    m: Machine, vector: Any, length: int, shape: tuple[int, ...]
+) -> tuple[list[Tensor], list[Value]] | None:
+    """For each position its row of `nonzero()`, in this shape, and whether there is such a row.
 
     All of them are computed before the first step: what is copied from a GPU is copied once.
     """
     flags = m.tracer.run(_flags, (vector,), where=m.users_line)
     if not data_numbers().may_read(m, Tensor(flags[0], torch.Tensor)):
         return None
-    rows = m.tracer.run(_rows, (length, vector.device), where=m.users_line)
+    rows = m.tracer.run(_rows, (length, shape, vector.device), where=m.users_line)
     positions: list[Tensor] = []
     for row in rows:
         m.positions[row._node] = len(positions)
@@ -382,8 +427,8 @@ def _flags(vector: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return (vector.detach() != 0).cpu().unbind(0)
 
 
-def _rows(length: int, device: Any) -> list[torch.Tensor]:
-    return [torch.full((1,), at, dtype=torch.int64, device=device) for at in range(length)]
+def _rows(length: int, shape: tuple[int, ...], device: Any) -> list[torch.Tensor]:
+    return [torch.full(shape, at, dtype=torch.int64, device=device) for at in range(length)]
 
 
 def _is_written(*ghosts: Any) -> bool:
@@ -396,4 +441,5 @@ def begin_step(m: Machine, frame: Frame, head: Instr, iterator: Iterator) -> Non
     place, depth = place_of(frame.code, head), len(frame.stack) - 1
     if not _open(m, frame, head.index, place, chosen[after - 1], depth):
         give_up(m)
-    m.open_bodies[-1].row = frame.peek(1).ghost  # type: ignore[attr-defined]
+    row = frame.peek(1)
+    m.open_bodies[-1].row = row.ghost if isinstance(row, Tensor) else None

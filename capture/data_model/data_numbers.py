@@ -20,7 +20,7 @@ from ...ir.trace.read_numbers import numbers_read, read_number
 from ..values import symbolic_numbers
 from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Sequence, Tensor, Value
-from . import symbolic_math, value_questions
+from . import conditional, symbolic_math, value_questions
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -59,8 +59,10 @@ def number(m: Machine, value: Tensor, name: str) -> Value | None:
 def _list(m: Machine, value: Tensor) -> Value | None:
     """tensor.tolist() of a short tensor."""
     shape = value.ghost._node.meta.shape
-    if not may_read(m, value) or any(type(size) is not int for size in shape):
+    if not may_read(m, value):
         return None
+    if any(type(size) is not int for size in shape):
+        return conditional.listed(m, value) if m.rows_of else None
     if torch.Size(shape).numel() > _MOST_ITEMS or 0 in shape:
         return None
     return _listed(m, value.ghost)

@@ -66,15 +66,14 @@ def _of_library(fn: Any) -> Maker:
 def _nonzero(m: Machine, input: Any, *, as_tuple: bool = False) -> Any:
     if as_tuple:
         return _where(m, input)
-    found = _positions(m, input)
-    if input.dim() == 1:
-        m.rows_of[found._node] = input
-    return found
+    return _positions(m, input)
 
 
 def _positions(m: Machine, mask: Any) -> Any:
     """nonzero(mask). All those of one tensor have one size."""
     found = _held(m, torch.nonzero, mask)
+    if mask.dim() == 1:
+        m.rows_of[found._node] = mask
     place, size = place_of(mask), found._node.meta.shape[0]
     if place is not None:
         before = m.numbers.counts.get(place)

@@ -81,6 +81,69 @@ def test_the_rows_of_nonzero():
 
 
 @whole
+def test_the_numbers_of_nonzero_in_a_list():
+    layers = {f"layer_{i}": torch.randn(5, 5) for i in range(5)}
+
+    def f(x):
+        out = torch.zeros(5)
+        hit = torch.nonzero(x.sin() > 0, as_tuple=True)[0].tolist()
+        for i in hit:
+            out += layers[f"layer_{i}"] @ x * x[i] * i
+        return out
+
+    return world(f)
+
+
+@whole
+def test_the_positions_of_a_condition():
+    def f(x):
+        out = torch.zeros(5)
+        for i in torch.where(x.sin() > 0)[0]:
+            out[i] += x.roll(1)[i]
+        for i in (x.cos() > 0).nonzero().squeeze(1).tolist():
+            out[i] *= i + 2
+        return out
+
+    return world(f)
+
+
+@agrees()
+def test_a_list_of_positions_is_a_list():
+    def f(x):
+        out = x * 2
+        one, two, three, four = ((x > 0).nonzero().flatten().tolist() for _ in range(4))
+        for i in one:
+            out[i] += i
+        two.append(1)
+        for i in two:
+            out[i] += i
+        for i in three:
+            out[i] *= 2
+        for i in four:
+            out[i] += 1
+            four.clear()
+        return out, one, len(three)
+
+    return world(f)
+
+
+@agrees()
+def test_a_list_of_positions_that_a_later_write_leaves_alone():
+    def f(x):
+        mask = x > 0
+        found = mask.nonzero().flatten()
+        hit = found.tolist()
+        found.add_(1)
+        mask.logical_not_()
+        out = x * 2
+        for i in hit:
+            out[i] += i
+        return out
+
+    return world(f)
+
+
+@whole
 def test_the_rows_of_nonzero_with_a_block_and_one_left_out():
     """What the block stores is read after it, also where it would suppress an exception."""
     layers = torch.randn(4, 5, 5)
