@@ -30,6 +30,8 @@ MOST_ELEMENTS = 1 << 18
 _KINDS = frozenset(
     {"pointwise", "view", "create", "copy", "reduction", "scan", "join", "index", "sort"}
 )
+# Without a row in the op table.
+_LOOKUPS = ("isin", "bucketize", "searchsorted")
 _CLONE = torch.ops.aten.clone.default
 _UNSET = ("empty", "new_empty")  # uninitialised memory
 
@@ -155,7 +157,11 @@ def _is_cheap(node: Node) -> bool:
     plan = plan_of(node.target)
     if plan.writes and plan.functional is not None:
         plan = plan_of(plan.functional)
-    if plan.random or plan.row is None or plan.row.kind not in _KINDS or plan.writes:
+    if plan.random or plan.writes:
+        return False
+    if plan.row is None:
+        return node.target._opname in _LOOKUPS
+    if plan.row.kind not in _KINDS:
         return False
     return not node.target._opname.startswith(_UNSET)
 

@@ -604,6 +604,21 @@ def test_a_condition_on_a_copy_that_the_frame_has_written():
 
 
 @agrees(breaks=0)
+def test_conditions_on_what_is_looked_up():
+    ends, edges = torch.tensor([1, 5]), torch.tensor([2, 4])
+
+    def f(ids):
+        done = torch.isin(ids, ends)
+        if done.all():
+            return ids * 2
+        if torch.isin(ids[0, 1], torch.tensor([4])):
+            return ids - 1
+        return ids + (1 if (torch.bucketize(ids, edges) == 1).any() else 3)
+
+    return series(f, IDS)
+
+
+@agrees(breaks=0)
 def test_a_condition_on_an_argument_that_the_frame_has_written():
     def f(ids):
         ids.masked_fill_(ids == 4, 1)
