@@ -27,7 +27,7 @@ from ..values.value import Const, Tensor, Value
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-MOST_ASKED = 64  # per frame; plain Python would run the same operators
+MOST_ASKED = 512  # per frame; plain Python would run the same operators
 
 
 def truth(m: Machine, value: Tensor) -> bool:

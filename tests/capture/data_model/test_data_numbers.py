@@ -586,6 +586,20 @@ def test_many_conditions_on_buffers():
     return f, (t(3),)
 
 
+@agrees(breaks=0)
+def test_conditions_on_buffers_of_a_deep_model():
+    sizes = [(torch.tensor(at), torch.tensor(2 * at), torch.tensor(9)) for at in range(30)]
+
+    def f(x):
+        for small, large, most in sizes:
+            x = x + 1 if small > 10 else x * 0.5
+            if max(small, large) < most:
+                x = torch.nn.functional.pad(x, (0, small % 2))
+        return x
+
+    return f, (t(3),)
+
+
 # -- conditions on memory that the frame has written -----------------------------------------------
 IDS = [torch.tensor(one) for one in ([[3, 4, 1]], [[3, 1, 4]], [[3, 4, 5]], [[1, 1, 1]])]
 
