@@ -1,7 +1,7 @@
 """Calls of functions that `functools.lru_cache` or `functools.cache` made.
 
-In: the function and arguments that are constants, or objects from outside that are equal only to
-themselves. Out: the result. What the cache holds at the frame's start is read under a guard: the
+In: the function and arguments that are constants, or objects and tensors from outside that are
+equal only to themselves. Out: the result. What the cache holds at the frame's start is read under a guard: the
 cache still holds it. Where it holds nothing, a guard says so, and the function beneath is walked
 for its result, which must be a constant. Either way an effect calls the cached function at its
 place, so that it counts, keeps, evicts, logs and warns as in plain Python. A break is what plain
@@ -24,7 +24,7 @@ from ..breaks import Break
 from ..values.containers import NotConstant, as_constant, has_nan, is_one
 from ..values.effects import Called
 from ..values.symbolic_numbers import is_number
-from ..values.value import Const, Obj, Sequence, Value
+from ..values.value import Const, Obj, Sequence, Tensor, Value
 from ..values.wrap import CONST_TYPES
 
 if TYPE_CHECKING:
@@ -85,7 +85,20 @@ def _part(m: Machine, real: Any, value: Value) -> Any:
         if own == (object.__hash__, object.__eq__):
             m.same_object(value)
             return _Part(value.value)
+    if isinstance(value, Tensor) and _lasts(value) and not m.modes:
+        # Its hash is its identity, and a key is compared by identity first.
+        m.same_object(Obj(value.origin, source=value.source))
+        return _Part(value.origin)
     raise _left(real, "with what has another equality than constants and objects")
+
+
+def _lasts(value: Tensor) -> bool:
+    """Whether this is a tensor that the next call will find again, as a module's buffer."""
+    source = value.source
+    while source is not None and source.kind == "item" and source.base is not None:
+        source = source.base
+    plain = type(value.origin) in (torch.Tensor, torch.nn.Parameter)
+    return plain and source is not None and source.kind not in ("local", "cell")
 
 
 class _Part(Referent):

@@ -10,7 +10,7 @@ import weakref
 import torch
 from torch import nn
 
-from graftjit import jit
+from graftjit import compile, jit, report
 
 from ..harness import agrees, t
 
@@ -66,6 +66,38 @@ def test_a_cleared_cache():
         return x * size(2)
 
     return f, (t(3),), [None, None, lambda: size.cache_clear(), lambda: print(size.cache_info())]
+
+
+def test_a_buffer_as_an_argument():
+    """One graph where the cache holds the result for this buffer."""
+
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rate", torch.arange(3.0))
+
+        def forward(self, x):
+            return x * table(self.rate, 2) + table(rate=self.rate, n=1)
+
+    @functools.lru_cache(maxsize=4)
+    def table(rate, n):
+        return rate * n
+
+    model = Positions()
+    expected = model(t(3))
+    compiled = compile(model)
+    for _ in range(3):
+        before = table.cache_info().hits
+        torch.testing.assert_close(compiled(t(3)), expected)
+        assert table.cache_info().hits == before + 2
+    assert report(compiled).break_count == 0
+    model.rate = torch.ones(3)
+    for change in (table.cache_clear, lambda: None, lambda: None):
+        change()
+        torch.testing.assert_close(compiled(t(3)), model(t(3)))
+    before = table.cache_info().hits
+    compiled(t(3))
+    assert table.cache_info().hits == before + 2
 
 
 @agrees()
