@@ -1,12 +1,12 @@
 """Calls of functions that `functools.lru_cache` or `functools.cache` made.
 
 In: the function and arguments that are constants, or objects and tensors from outside that are
-equal only to themselves. Out: the result. What the cache holds at the frame's start is read under a guard: the
-cache still holds it. Where it holds nothing, a guard says so, and the function beneath is walked
-for its result, which must be a constant. Either way an effect calls the cached function at its
-place, so that it counts, keeps, evicts, logs and warns as in plain Python. A break is what plain
-Python must do: a result that is an object and not kept yet, arguments of the frame's own, a full
-cache.
+equal only to themselves. Out: the result. What the cache holds at the frame's start is read under a
+guard: the cache still holds it. Where it holds nothing, a guard says so, and the function beneath
+is walked for its result, which must be a constant. Either way an effect calls the cached function
+at its place, so that it counts, keeps, evicts, logs and warns as in plain Python. A break is what
+plain Python must do: a result that is an object and not kept yet, arguments of the frame's own, a
+full cache.
 """
 
 from __future__ import annotations

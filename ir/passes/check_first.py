@@ -145,8 +145,8 @@ def covers(tracer: Tracer) -> bool:
 
 
 def checked(graph: Graph, held: set[Node]) -> Graph | None:
-    """The graph with the check, if no operator after it may raise. `held`: the nodes of numbers that
-    the program checks otherwise."""
+    """The graph with the check, if no operator after it may raise. `held`: the nodes of numbers
+    that the program checks otherwise."""
     data = {symbol for symbol, of in graph.symbols.items() if of[0] == "data"}
     found = may_come_first(
         graph.nodes, graph.overlaps, lambda sizes: not data.isdisjoint(symbols_of(sizes))

@@ -1,5 +1,5 @@
-"""Indices checked before the first write: caches of any size are written in place, and after an index
-out of range everything is as eager leaves it."""
+"""Indices checked before the first write: caches of any size are written in place, and after an
+index out of range everything is as eager leaves it."""
 
 from __future__ import annotations
 
