@@ -21,6 +21,7 @@ from ...ir.trace.ghost import Ghost
 from ...ir.trace.inner_results import leaves_of
 from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
+from ...runtime.guards import tensor_access
 from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..data_model.attribute_stores import STORES
@@ -382,6 +383,7 @@ def _leaves(m: Machine, roots: list[Any], named: list[Any] | None) -> list[Tenso
     for leaf in reached if named is None else named:
         if leaf.source is not None:
             _require_leaf(leaf)
+            _guard_leaf(m, leaf)
         elif not _made_leaf(leaf):
             raise Break(_CODE, "a backward() with inputs that are no leaves")
         require_no_hooks(m, leaf)
@@ -400,17 +402,29 @@ def _shares(one: Tensor, other: Tensor) -> bool:
     return one.ghost._store is other.ghost._store
 
 
+def _guard_leaf(m: Machine, value: Tensor) -> None:
+    """Guard that autograd ends at an input, as it does at its ghost."""
+    m.guard("history", value.source, tensor_access.history(value.origin))
+
+
 def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> list[Tensor]:
-    """The leaves that a backward reaches, until `until`; all must be known in this frame."""
+    """The leaves that a backward reaches, until `until`; all must be known in this frame, and have
+    no history before it."""
     try:
         ghosts = leaves_of([root.ghost for root in roots], [one.ghost for one in until or ()])
     except RuntimeError:
         # torch itself makes the history of a view, when it is read.
         raise Break(_CODE, "a backward through a view of a tensor that was written to") from None
-    found = [m.heap.known.get(id(ghost)) for ghost in ghosts]
-    if not all(isinstance(leaf, Tensor) for leaf in found):
+    known = [m.heap.known.get(id(ghost)) for ghost in ghosts]
+    found = [leaf for leaf in known if isinstance(leaf, Tensor)]
+    if len(found) != len(known):
         raise Break(_CODE, "a backward through a history from outside of the graph")
-    return found  # type: ignore[return-value]
+    for leaf in found:
+        if leaf.source is not None and leaf not in (until or ()):
+            if not leaf.origin.is_leaf:
+                raise Break(_CODE, "a backward through a history from outside of the graph")
+            _guard_leaf(m, leaf)
+    return found
 
 
 def require_no_hooks(

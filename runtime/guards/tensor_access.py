@@ -94,12 +94,13 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 
 def history(tensor: torch.Tensor) -> str:
-    """The kind of tensor to autograd's rules for writes in place: "view", "leaf", or "result" of an
-    operator."""
+    """The kind of tensor to autograd: "leaf", or "result" of an operator; of views, which have
+    rules of their own for writes in place, "leaf view" or "view"."""
     with torch._C.DisableTorchFunction():
+        leaf = _IS_LEAF(tensor)
         if torch._C.TensorBase._is_view(tensor):  # skips an override in a subclass
-            return "view"
-        return "leaf" if _IS_LEAF(tensor) else "result"
+            return "leaf view" if leaf else "view"
+        return "leaf" if leaf else "result"
 
 
 def _library(name: str) -> str:
