@@ -146,8 +146,24 @@ def check_own_leaves(m: Machine, outputs: list[Tensor]) -> None:
     """Raise MustBePython if one of these is a leaf that the frame has made, or a view of it."""
     for leaf, stop in m.heap.leaves.items():
         assert isinstance(leaf, Tensor)
-        if any(one.ghost is leaf.ghost or one.ghost._base is leaf.ghost for one in outputs):
-            raise stop
+        own = leaf.ghost
+        for one in (output.ghost for output in outputs):
+            quiet = one._store is own._store and _quietly_leads(m, one._node)
+            if one is own or one._base is own or quiet:
+                raise stop
+
+
+def _quietly_leads(m: Machine, node: Any) -> bool:
+    """Whether a view is made without grad mode, so that its ghost has no base, although autograd
+    says that it requires a gradient if its base does: not so behind `detach`."""
+    quiet = False
+    while node.alias is not None:
+        made = node.args[0] if node.op == "get" else node
+        if made.op == "call" and made.target is torch.ops.aten.detach.default:
+            return False
+        quiet = quiet or made in m.tracer.quiet_views()
+        node = node.alias
+    return quiet
 
 
 def _set_required(m: Machine, value: Tensor, name: str, item: Value | None) -> None:

@@ -355,9 +355,10 @@ def _lower_view(step: View, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
     if step.absolute or step.offset == 0:
         start = step.offset if step.absolute else None
         args = (Slot(step.base), step.shape, step.stride, start)
-        return _lower_aten(Aten(torch.ops.aten.as_strided.default, args, {}, (step.slot,)), to)
+        op = torch.ops.aten.as_strided.default
+        return "followed", _lower_aten(Aten(op, args, {}, (step.slot,)), to)
     handed = to.numbers.handed(layout) if symbolic else ()
-    return "python", (view_form(step), (step.base,), (step.slot,), handed)
+    return "followed", ("python", (view_form(step), (step.base,), (step.slot,), handed))
 
 
 def _lower_free(step: Free, to: _Lowering) -> tuple[str, tuple[Any, ...]]:
@@ -536,7 +537,10 @@ def _mirror_view(step: View) -> Mirror:
     call = view_form(step)
 
     def run(slots: list[Any], arena: Any) -> None:
-        slots[step.slot] = call(slots[step.base])[0]
+        base = slots[step.base]
+        # A view that is made without grad mode cannot be written to later.
+        with torch.set_grad_enabled(torch.is_grad_enabled() or not base.requires_grad):
+            slots[step.slot] = call(base)[0]
 
     return run
 

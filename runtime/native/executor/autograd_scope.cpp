@@ -88,6 +88,8 @@ void AmbientOff::leave() {
     if (was_grad_) modes().set_grad(true);
 }
 
+void AmbientOff::set_grad(bool on) { modes().set_grad(on); }
+
 void Warnings::enter() {
     if (handler().construct == nullptr) return;
     handler().construct(handler_);

@@ -16,6 +16,10 @@ class AmbientOff {
     void enter(bool an_input_requires_grad);
     void leave();
 
+    // Whether grad mode has been disabled; grad mode again for a part of the run.
+    bool was_grad() const { return was_grad_; }
+    static void set_grad(bool on);
+
   private:
     bool was_cast_[2] = {}, was_grad_ = false;
 };

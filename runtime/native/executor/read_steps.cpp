@@ -204,6 +204,8 @@ bool read_free(PyObject *args, Steps &steps, Step &step) {
            steps_read_slots(slots, steps, step.slots);
 }
 
+bool read_followed(PyObject *args, Steps &steps, Step &step);
+
 const struct {
     const char *name;
     bool (*read)(PyObject *args, Steps &steps, Step &step);
@@ -213,7 +215,7 @@ const struct {
     {"otherwise", read_otherwise}, {"view", read_view},
     {"python", read_python},       {"aten", read_aten},
     {"cast", read_cast},           {"check", read_check},
-    {"free", read_free},
+    {"free", read_free},           {"followed", read_followed},
 };
 
 bool read_step(PyObject *lowered, Steps &steps, Step &step) {
@@ -223,6 +225,12 @@ bool read_step(PyObject *lowered, Steps &steps, Step &step) {
     for (const auto &reader : READERS)
         if (std::strcmp(reader.name, kind) == 0) return reader.read(args, steps, step);
     return PyErr_Format(PyExc_ValueError, "graftjit: no such step: %s", kind), false;
+}
+
+// Its arguments are another step.
+bool read_followed(PyObject *args, Steps &steps, Step &step) {
+    step.followed = true;
+    return read_step(args, steps, step) && step.slots.size() >= 1;
 }
 
 bool read_constants(PyObject *constants, Steps &steps) {

@@ -178,10 +178,10 @@ class Run {
             case StepKind::device: return device(step);
             case StepKind::otherwise: return trouble_ ? python(step) : 0;
             case StepKind::view: return view(step);
-            case StepKind::aten: return aten(step);
+            case StepKind::aten: return step.followed ? followed(step) : aten(step);
             case StepKind::cast: return cast(step);
             case StepKind::check: return check(step);
-            case StepKind::python: return python(step);
+            case StepKind::python: return step.followed ? followed(step) : python(step);
             case StepKind::free:
                 for (int32_t slot : step.slots) clear(slot);
                 return 0;
@@ -375,6 +375,15 @@ class Run {
                 own(slot, results[i]);
         }
         return 0;
+    }
+
+    int followed(const Step &step) {
+        Handle base = handles_[step.slots[0]];
+        bool on = ambient_.was_grad() && base != nullptr && !torch_api.requires_grad(impl_of(base));
+        if (on) AmbientOff::set_grad(true);
+        int failed = step.kind == StepKind::aten ? aten(step) : python(step);
+        if (on) AmbientOff::set_grad(false);
+        return failed;
     }
 
     int cast(const Step &step) {

@@ -35,6 +35,9 @@ struct Step {
     bool absolute = false;
     // alloc, scratch, view: sizes, strides and offset are registers
     bool symbolic = false;
+    // aten, python: a view of the first slot, made with grad mode as at the call of the program if
+    // its base needs no gradient: a view that is made without it cannot be written to later
+    bool followed = false;
     // check: the truth of the first slot with which the program goes on
     bool expected = false;
     // alloc, scratch, view, cast: the result; view, cast, scratch: its base (scratch: -1 is the
