@@ -44,7 +44,8 @@ def pieces_of(
 class Roots:
     """How the graph's outputs are made from the outputs of its autograd node.
 
-    pieces   outputs of the node: fresh memory, then inputs that are written under autograd
+    pieces   outputs of the node: fresh memory, and inputs that are written under autograd; the
+             only one with a gradient first
     ghosts   ghosts of the pieces, with the history that counts; None for pieces without a gradient
     found    how to find the pieces with a gradient among the results of the calls
     views    the views to make anew, in order, and whether they were made without grad mode
@@ -102,10 +103,17 @@ class _Finder:
         for at, ghost in self.rewritten:
             self.pieces[ghost._node] = ghost
             self.found[ghost._node] = "input", at
+        pieces = list(self.pieces)
+        own = [piece for piece in pieces if self.pieces[piece] is not None]
+        if len(own) == 1:
+            # It is output 0 of the node, as of most operators: autograd fails where a write in
+            # place gives a tensor with `retain_grad` another number. Several have nodes of their
+            # own.
+            pieces.sort(key=lambda piece: piece is not own[0])
         return Roots(
-            tuple(self.pieces),
-            tuple(self.pieces.values()),
-            tuple(self.found.get(piece) for piece in self.pieces),
+            tuple(pieces),
+            tuple(self.pieces[piece] for piece in pieces),
+            tuple(self.found.get(piece) for piece in pieces),
             tuple(self.views.items()),
             tuple(self.copies[ghost._node] for ghost in self.outputs),
         )
