@@ -210,8 +210,11 @@ def _saved_before_write(outputs: list[Tensor]) -> bool:
     return False
 
 
-def _is_only_read(graph: Graph, group: tuple[int, ...]) -> bool:
-    return not set(graph.written).intersection(group)
+def _is_read_alone(m: Machine, graph: Graph, group: tuple[int, ...]) -> bool:
+    """Whether inputs that share memory are one tensor and its `.data`, and only read. Other inputs
+    in that memory would not be distinct."""
+    sources = {one.source for one in m.inputs if one.ghost._node.target in group}
+    return len(sources) == 1 and not set(graph.written).intersection(group)
 
 
 def _leave_out_unused(m: Machine, graph: Graph) -> None:
@@ -227,6 +230,6 @@ def _leave_out_unused(m: Machine, graph: Graph) -> None:
     graph.overlaps = [
         group
         for group in groups
-        if len(group) > 1 and not (made.intersection(group) and _is_only_read(graph, group))
+        if len(group) > 1 and not (made.intersection(group) and _is_read_alone(m, graph, group))
     ]
     graph.written = [at for at in graph.written if at not in unused]

@@ -328,3 +328,15 @@ def test_a_break_at_data_is_at_its_line():
     report = run.report()
     assert report.break_count == 1 and report.graph_count == 2, report
     assert "w.data.clamp_(-0.5, 0.5)" in str(report)
+
+
+def test_data_beside_another_view_of_its_memory():
+    def f(x, view, whole):
+        x.mul_(2)
+        return view.data * whole
+
+    for whole in (torch.ones(4), torch.ones(4).requires_grad_() * 1):
+        jitted = jit(f)
+        for _ in range(2):
+            assert torch.equal(jitted(torch.ones(3), whole[:1], whole), torch.ones(4))
+        assert "PL205" not in {note.code for note in jitted.report().notes}
