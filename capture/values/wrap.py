@@ -297,6 +297,9 @@ def tensor_spec(value: torch.Tensor) -> TensorSpec:
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
         what = "a nested tensor" if value.is_nested else f"a tensor with layout {value.layout}"
         raise Break("FB304", what)
+    if value.requires_grad and not (value.dtype.is_floating_point or value.dtype.is_complex):
+        # Autograd itself gives integers a history where a differentiable value is written to them.
+        raise Break("FB304", "a tensor of integers with a history")
     return TensorSpec(
         type(value),
         value.dtype,

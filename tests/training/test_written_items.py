@@ -95,3 +95,18 @@ def test_gradients_are_those_of_eager(program: Callable[[T], Any], level: str) -
     jitted = graftjit.jit(program, config=graftjit.JitConfig(jit_level=level))
     for scale in (1.0, 1.1, 0.2, -1.0):
         torch.testing.assert_close(found(jitted, scale), found(program, scale))
+
+
+def test_integers_with_a_history_are_a_break() -> None:
+    """Autograd gives them one where a differentiable value is written to an item."""
+
+    def f(a: T, b: T) -> T:
+        a[0] = b.sum()
+        graftjit.graft_break()
+        return a.float() + b.sum()
+
+    jitted = graftjit.jit(f)
+    for run in (f, jitted):
+        a, b = torch.ones(3, 4, dtype=torch.int64), torch.ones(3, requires_grad=True)
+        assert float(run(a, b).sum().detach()) == 56
+    assert "PL205" not in {note.code for note in jitted.report().notes}
