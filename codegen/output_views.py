@@ -48,7 +48,11 @@ def early_views(graph: Graph, needed: Sequence[Sequence[int]]) -> tuple[Early | 
             continue
         # the views on the way, and all parts of an operator with several results
         way = _way(wanted)
-        now = {at: node for at, node in missing.items() if node in way}
+        now = {
+            at: node
+            for at, node in missing.items()
+            if node in way or (node.op == "get" and node.args[0] in way)
+        }
         for at in now:
             del missing[at]
         others = [node for node in known if node not in now.values()]

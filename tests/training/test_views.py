@@ -343,3 +343,23 @@ def test_a_write_parts_earlier_views_from_each_other(f) -> None:
         for a, b in zip(ours, theirs, strict=True):
             assert (a is None) == (b is None)
             assert a is None or torch.equal(a, b)
+
+
+def test_parts_of_which_one_goes_into_another_result() -> None:
+    """All parts of the operator are made before the node of that result, beside a written leaf."""
+    w = torch.linspace(0.5, 1, 4)
+
+    def f(x: torch.Tensor, leaf: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.no_grad():
+            leaf.neg_()
+        moved = x + 1
+        parts = moved.unbind(0)
+        return other[0], w * parts[1], moved * w, parts[1], parts[2]
+
+    found = []
+    for run in (f, graftjit.jit(f)):
+        x, leaf, other = (w.clone().requires_grad_() for _ in range(3))
+        results = run(x, leaf, other)
+        sum(one.sum() * n for n, one in enumerate(results, 1)).backward()  # type: ignore[union-attr]
+        found.append([leaf.detach(), x.grad, other.grad, *(one.detach() for one in results)])
+    torch.testing.assert_close(found[1], found[0])
