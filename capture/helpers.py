@@ -67,6 +67,24 @@ def make_context(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return cls(*args, **kwargs)
 
 
+class AttentionBackends:
+    """`torch.nn.attention.sdpa_kernel(backends)`, which can be entered at each run of a graph.
+
+    backends: the numbers of some `SDPBackend`s
+    """
+
+    def __init__(self, *backends: int) -> None:
+        self._backends = list(map(torch.nn.attention.SDPBackend, backends))
+        self._open: list[Any] = []
+
+    def __enter__(self) -> Any:
+        self._open.append(torch.nn.attention.sdpa_kernel(self._backends))
+        return self._open[-1].__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._open.pop().__exit__(*error)
+
+
 def grad_context(cls: type, before: bool, args: tuple[Any, ...]) -> Any:
     """A grad mode of torch that found `before`; the current mode does not change."""
     made: Any = object.__new__(cls)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import distributions
+from torch.nn.attention import sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _foreach_utils
 from torch.utils import checkpoint as torch_checkpoint
@@ -110,6 +111,7 @@ LATE: dict[str, list[Any]] = {
         warnings.simplefilter,
         warnings.filterwarnings,
     ],
+    "operator_models.attention_backends": [sdpa_kernel],
     "operator_models.control_flow": [torch.cond],
     "operator_models.library_operators": [calls.library_operator],
     "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],

@@ -94,7 +94,8 @@ LATE = (
     *("models.copies", "models.legacy"),
     *("models.output", "models.parameters", "models.warning_filters"),
     *("models.distributions", "operations.called_numbers"),
-    *("operator_models.control_flow", "operator_models.library_operators"),
+    *("operator_models.attention_backends", "operator_models.control_flow"),
+    "operator_models.library_operators",
     *("torch_models.autograd_function", "torch_models.checkpoints", "torch_models.data_parallel"),
     *("torch_models.differentiate", "torch_models.foreach", "torch_models.optimizer_rules"),
 )

@@ -11,6 +11,7 @@ from ..breaks import Break, Thrown
 from ..bytecode.decoder import Instr
 from ..data_model import attributes, conditional
 from ..types.exceptions import (
+    TRACEBACK,
     is_exception,
     kinds_of,
     nothing_outside,
@@ -22,11 +23,9 @@ from ..types.exceptions import (
 )
 from ..values import containers
 from ..values.frames import Frame
-from ..values.value import PREVIOUS, Const, Instance, Obj, Value, is_none
+from ..values.value import PREVIOUS, Const, Instance, Obj, is_none
 from .machine import Machine, handles
 from .unmodelled import INTRINSICS
-
-TRACEBACK = Value()  # the third argument of __exit__, whose content is unknown
 
 
 # -- catching and raising --------------------------------------------------------------------------

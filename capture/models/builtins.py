@@ -26,6 +26,7 @@ from ..data_model import (
 )
 from ..data_model.binding import keywords_of
 from ..data_model.iteration import drain
+from ..exact_type import is_kind
 from ..operations.operators import binary, compare
 from ..torch_models import calls
 from ..types import container_methods, sets, sorting
@@ -36,6 +37,7 @@ from ..values.value import (
     Const,
     Dict,
     DictView,
+    Function,
     Instance,
     Iterator,
     Method,
@@ -53,6 +55,17 @@ from .conversions import as_asked
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
+
+
+# -- methods ---------------------------------------------------------------------------------------
+@models(types.MethodType)
+def _bound(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    plain = isinstance(args[0], Function) or (
+        isinstance(args[0], Obj) and is_kind(args[0].value, types.FunctionType)
+    )
+    if not plain or len(args) != 2 or is_none(args[1]) or kwargs:
+        raise Break("GB126", "a method is made with these arguments")
+    return Method(*args)
 
 
 # -- containers ------------------------------------------------------------------------------------

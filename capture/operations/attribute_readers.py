@@ -102,12 +102,20 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
     raise NoAttribute(name, "module")
 
 
+def _is_of_pybind(meta: type, own: Any) -> bool:
+    """Whether a metaclass is that of pybind11, which looks attributes up as `type` does, but for
+    methods of C++ (`pybind11_meta_getattro`), which `_class` does not read."""
+    named = meta.__module__ == "pybind11_builtins" and meta.__name__ == "pybind11_type"
+    return named and type(own) is types.WrapperDescriptorType
+
+
 def _class(m: Machine, value: Obj, name: str) -> Value:
     cls = value.value
     meta = type(cls)
     if cls.__flags__ & HEAP_TYPE:
         hold_class(m, value)
-    if class_attribute(m, value, "__getattribute__") is not vars(type)["__getattribute__"]:
+    own = class_attribute(m, value, "__getattribute__")
+    if own is not vars(type)["__getattribute__"] and not _is_of_pybind(meta, own):
         raise Break(
             "GB112", f"attribute {name!r} of a class, which looks attributes up by its own code"
         )

@@ -184,6 +184,8 @@ def _object(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:
         pin(fn)
         return _torch(m, real, args, kwargs)
     if is_kind(real, types.FunctionType):
+        if args and isinstance(args[0], Context) and context_managers.has(args[0], real):
+            return context_managers.method(m, args[0], real.__name__, args[1:])
         code = None if id(real.__code__) in functorch.WALKED else skiplist.of_function(real)
         if code is not None:
             raise Break(code, f"call of {real.__module__}.{real.__qualname__}")

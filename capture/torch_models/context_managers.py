@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import helpers
 from ..breaks import Break
 from ..data_model.attributes import (
     MISSING,
@@ -24,7 +25,7 @@ from ..data_model.attributes import (
 )
 from ..exact_type import is_kind
 from ..values.containers import NotConstant, as_constants, raises
-from ..values.value import Const, Context, ContextExit, Instance, Method, Obj, Value
+from ..values.value import Const, Context, ContextExit, Dict, Instance, Method, Obj, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -74,6 +75,21 @@ def _switch(m: Machine, enabled: bool) -> None:
     m.tracer.grad_mode(enabled)
 
 
+def _nothing(value: Context) -> Value:
+    return Const(None)
+
+
+def _same(value: Context) -> Value:
+    return value
+
+
+# Class -> the result of `__enter__`; of others, it is the context.
+_RESULTS: dict[type, Callable[[Context], Value]] = {
+    **dict.fromkeys(GRAD_MODES, _nothing),
+    helpers.AttentionBackends: lambda value: Dict({}),
+}
+
+
 def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
     """`with value:` -> (exit callable, result of __enter__), or None if value is not modelled."""
     if not isinstance(value, Context):
@@ -90,8 +106,7 @@ def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
         value.undo.append(lambda: m.tracer.state_call(real.__exit__, None, None, None))
     value.index = m.root_index
     m.contexts.append(value)
-    result = value if value.cls in AUTOCASTS else Const(None)
-    return ContextExit(value), result
+    return ContextExit(value), _RESULTS.get(value.cls, _same)(value)
 
 
 def split_block(m: Machine) -> Context | None:
@@ -122,6 +137,12 @@ def method(m: Machine, value: Context, name: str, args: list[Value]) -> Value:
         leave(m, value)
         return Const(None)
     raise Break("GB110", f"{value.cls.__name__}.{name}")
+
+
+def has(value: Context, real: types.FunctionType) -> bool:
+    """Whether this is `__enter__` or `__exit__` of its class."""
+    name = real.__name__
+    return name in ("__enter__", "__exit__") and mro_lookup(value.cls, name) is real
 
 
 def is_context_exit(fn: Method) -> bool:

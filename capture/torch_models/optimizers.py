@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # -- around a step ---------------------------------------------------------------------------------
 class Unrecorded:
-    """Replaces the profiler label that an optimizer gives its step."""
+    """Replaces a profiler's label where no profiler sees it."""
 
     def __init__(self, name: Any, args: Any = None) -> None:
         self.name = name
@@ -45,7 +45,10 @@ def _record_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     # An active profiler now does not predict later calls: an optimizer's own label is dropped in
     # any case.
     if m.frames[-1].code.co_filename != of_torch.__file__:
-        raise Break("GB103", "a label for profilers")
+        active = torch._C._autograd._profiler_enabled()
+        m.guard("equals", Source("context", None, torch._C._autograd._profiler_enabled), active)
+        if active:
+            raise Break("GB103", "a label for profilers")
     return m.call(Obj(Unrecorded), args, kwargs)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...runtime.guards.interpreter_state import FLAGS
 from ...runtime.guards.sources import Source
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break
@@ -52,6 +53,7 @@ _STATE_QUESTIONS = (
     torch.get_autocast_dtype, torch.is_autocast_cache_enabled,
     torch.are_deterministic_algorithms_enabled, torch.cuda.is_available,
     torch.distributed.is_available, torch._C._get_cudnn_enabled,
+    *(getter for _, getter in FLAGS),
 )  # fmt: skip
 for _question in _STATE_QUESTIONS:
     BUILTINS[_question] = _answers(_question)

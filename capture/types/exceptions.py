@@ -8,6 +8,7 @@ traceback. `interpreter.handlers_exceptions` raises them, `exception_groups` spl
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ..breaks import Break, ExceptionLeaves, Thrown
 from ..data_model import attributes
 from ..values import containers
 from ..values.containers import NotConstant
-from ..values.registry import NONE
+from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Instance, Obj, Sequence, Unread, Value, is_none
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _OWN_STATE = (OSError, UnicodeError, ImportError, SyntaxError, SystemExit, BaseExceptionGroup)
 _HEAP_TYPE = 1 << 9
 _STATE = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+
+# What stands for a traceback: its content is unknown.
+TRACEBACK = Value()
 
 
 def is_exception(value: Value) -> bool:
@@ -187,6 +191,29 @@ def chained(m: Machine, value: Value, outer: Value) -> None:
     if outer is not value:
         _cut(m, outer, value)
         m.heap.overlay[value]["__context__"] = outer
+
+
+def handled(m: Machine) -> Value:
+    """The exception that is being handled, or None."""
+    if m.handling.stack:
+        value = m.handling.stack[-1]
+        return value.read() if isinstance(value, Unread) else value
+    if not nothing_outside(m):
+        raise Break("GB132", "an exception that the caller of this function handles")
+    return NONE
+
+
+@models(sys.exception)
+def _exception(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    return handled(m)
+
+
+@models(sys.exc_info)
+def _exc_info(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    value = handled(m)
+    if value is NONE:
+        return Sequence([NONE] * 3, tuple)
+    return Sequence([attributes.type_of(m, value), value, TRACEBACK], tuple)
 
 
 def put_together(m: Machine, value: Value) -> None:

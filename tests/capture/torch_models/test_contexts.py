@@ -497,3 +497,50 @@ def test_fx_and_traces_over_the_function():
 test_default_devices_around_fused_code = agrees(level="O1")(
     test_other_default_devices_around_the_call.world
 )
+
+
+@agrees(breaks=0)
+def test_contexts_on_an_exit_stack():
+    def f(x, quiet):
+        seen = []
+        with contextlib.ExitStack() as stack:
+            if quiet:
+                stack.enter_context(torch.no_grad())
+            stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+            stack.callback(seen.append, "left")
+            y = x @ x
+            seen.append((torch.is_grad_enabled(), y.dtype))
+        return y, seen, torch.is_grad_enabled()
+
+    x = t(3, 3).requires_grad_()
+    return f, (x, True), [lambda *_: (x, False), lambda *_: (x, True)]
+
+
+@agrees(breaks=0, backward=True)
+def test_labels_for_profilers_where_none_is_active():
+    model = model_of_layers().eval()
+
+    def f(x):
+        with torch.profiler.record_function("layers"):
+            y = model(x)
+            with torch.autograd.profiler.record_function("more", "args"):
+                return y * 2
+
+    return f, (t(4, 3),)
+
+
+def test_an_active_profiler_sees_the_labels_of_the_program():
+    @jit
+    def f(x):
+        with torch.profiler.record_function("label of the program"):
+            return x * 2 + 1
+
+    def run():
+        assert torch.equal(f(t(3)), t(3) * 2 + 1)
+
+    for _ in range(2):
+        run()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            run()
+        assert "label of the program" in [event.key for event in seen.key_averages()]
+    assert {row.code for row in f.report().breaks} == {"GB103"}

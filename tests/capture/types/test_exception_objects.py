@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 
 from graftjit import jit
@@ -531,3 +532,33 @@ def test_except_star_with_what_is_none():
         return x
 
     return f, (t(3), ExceptionGroup), [lambda: (t(3), 3), lambda: (t(3), ValueError)]
+
+
+@agrees(breaks=0)
+def test_the_exception_being_handled_is_asked_for():
+    def f(x, n):
+        try:
+            if n:
+                raise ValueError("asked")
+            y = x * 2
+        except ValueError as error:
+            kind, value, trace = sys.exc_info()
+            inside = sys.exception() is value is error, trace is None
+            y = x + len(str(value)), kind, inside
+        return y, sys.exc_info(), sys.exception()
+
+    return f, (t(3), 0), [lambda *_: (t(3), 1), lambda *_: (t(3), 0)]
+
+
+def test_the_exception_that_the_caller_handles_is_asked_for():
+    @jit
+    def f(x):
+        return x * 2, sys.exception(), sys.exc_info()[1]
+
+    assert f(t(3))[1:] == (None, None)
+    try:
+        raise KeyError("outside")
+    except KeyError as error:
+        for _ in range(2):
+            assert all(found is error for found in f(t(3))[1:])
+    assert f(t(3))[1:] == (None, None)
