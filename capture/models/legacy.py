@@ -1,8 +1,8 @@
 """What programs of old do with tensors: `Variable(t)`, `FloatTensor(...)`, `Tensor(...)`, `t.data`.
 
 In: a call of such a class, or a tensor whose `.data` is read. Out: the Value of a tensor.
-`Variable(t)` is `t.detach()`. The other classes make a tensor of numbers, or of a size, on the
-processor; with a tensor as an argument they are breaks, since it decides what they do.
+`Variable(t)` is `t.detach()`. The other classes make a tensor of numbers, of an array, or of a
+size, on the processor; with a tensor as an argument they are breaks, since it decides what they do.
 
 `t.data` has the memory of `t`, but a version of its own: autograd does not see what is written
 through it. That of an input is an input as well, which replacement code makes by `.data` of the
@@ -25,11 +25,11 @@ from ...ir.graph.effects import operands, root, writes
 from ...ir.graph.nodes import Graph
 from ...ir.trace.autocast_cache import cached_cast, outliving
 from ..breaks import Break, Restart
-from ..torch_models import calls
+from ..torch_models import calls, numpy_arrays
 from ..values.containers import sequence_items
 from ..values.registry import BUILTINS, Args, Kwargs, models
 from ..values.symbolic_numbers import SymbolicNumber
-from ..values.value import Const, Sequence, Tensor, Value
+from ..values.value import Array, Const, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -51,6 +51,10 @@ def _made(m: Machine, cls: Any, args: Args, kwargs: Kwargs) -> Value:
         sized = sequence_items(m, args[0])
     if sized and not kwargs and all(map(_is_int, sized)):
         return calls.call_torch(m, cls, sized, {})
+    if len(args) == 1 and isinstance(args[0], Array) and not kwargs:
+        kind = torch.get_default_dtype() if cls is torch.Tensor else cls.dtype
+        shared = numpy_arrays.share(m, args[0])
+        return calls.call_torch(m, torch.Tensor.to, [shared, Const(kind)], {})
     # The items of a list are numbers, also where a tensor could give one.
     if sized is not args or kwargs or len(args) != 1 or not _has_numbers(m, args[0]):
         raise Break("GB126", f"{cls.__name__} is built with these arguments")

@@ -1,11 +1,12 @@
 """numpy inside a frame: numpy itself computes at capture the arrays made there.
 
-In: numpy calls on constants of the frame and on arrays made in it. Out: constants, and `Array`
+In: numpy calls on constants of the frame, on arrays made in it, and on small arrays from outside,
+whose content is guarded (`values.wrap`) and is not written. Out: constants, and `Array`
 Values with capture's own array; a write changes it at capture as it would in each run. An array
 that leaves the frame is made anew in each run (see `fresh`), with those that share its memory. A
 tensor over an array's memory has a copy in the graph, which is right as long as only one of them is
 visible; else the call that made it is a break (`ArrayShares`). Functions that are not in
-`numpy_functions`, arrays from outside, and numpy's warnings are breaks.
+`numpy_functions`, other arrays from outside, and numpy's warnings are breaks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import torch
 from ...ir.dataclass import dataclass
 from ...ir.location import Location
 from ...ir.trace.ghost import Store
-from ...runtime.safe_access import ARRAY_SCALARS
 from .. import helpers
 from ..breaks import ArrayShares, Break
 from ..data_model import attributes
@@ -42,6 +42,7 @@ from ..values.value import (
     Value,
     is_none,
 )
+from ..values.wrap import ARRAY_KINDS
 from . import calls
 from .numpy_functions import ATTRIBUTES, FUNCTIONS, METHODS, NUMBER_CLASSES, UFUNC_METHODS
 
@@ -52,11 +53,9 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 26
 """The size limit of arrays at capture; Python makes larger ones."""
 
-NUMBER_KINDS = frozenset({type(np.dtype(cls)) for cls in ARRAY_SCALARS})
-
 
 def concerns(*values: Value) -> bool:
-    """Whether an array made here is among these, so that numpy performs the operation."""
+    """Whether an array is among these, so that numpy performs the operation."""
     return any(isinstance(value, Array) for value in values)
 
 
@@ -101,7 +100,7 @@ def value_of(m: Machine, result: Any) -> Value:
 
 def _check(array: np.ndarray) -> None:
     """Break unless the array can be made again: plain numbers, in an array's own memory."""
-    if type(array.dtype) not in NUMBER_KINDS or not array.dtype.isnative:
+    if type(array.dtype) not in ARRAY_KINDS or not array.dtype.isnative:
         raise Break("GB123", f"a numpy array of {array.dtype}")
     owner = _owner(array)
     if owner.nbytes > MAX_BYTES:
@@ -128,7 +127,14 @@ def evaluate(m: Machine, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
         ) from None
     m.activity += 1
     before = [shared.owner.tobytes() for shared in m.heap.shared]
+    outside = [(array, array.tobytes()) for array in m.heap.arrays]
+    if outside and m.tracer.mutates:
+        raise Break("GB123", "a numpy array from outside after a write to a tensor of the caller")
     result = containers.compute(lambda: fn(*known, **named))
+    for array, held in outside:
+        if array.tobytes() != held:
+            array[...] = np.frombuffer(held, array.dtype).reshape(array.shape)
+            raise Break("GB123", "a write to a numpy array from outside")
     for content, shared in zip(before, m.heap.shared, strict=True):
         if shared.store.written or shared.owner.tobytes() != content:
             raise shared.refused()
@@ -288,7 +294,8 @@ def check_shared(m: Machine, outputs: list[Tensor], left: list[np.ndarray]) -> N
     seen = {id(value.ghost._store) for value in outputs}
     for owner in {id(shared.owner): shared.owner for shared in m.heap.shared}.values():
         over = [shared for shared in m.heap.shared if shared.owner is owner]
-        sides = len(over) + any(owner is array for array in left)
+        seen_array = any(owner is array for array in (*left, *m.heap.arrays))
+        sides = len(over) + seen_array
         shown = sum(id(shared.store) in seen for shared in over) + sides - len(over)
         if shown > 1 or (sides > 1 and any(shared.store.written for shared in over)):
             raise over[-1].refused()

@@ -203,9 +203,21 @@ class Set(Value):
 
 @dataclass(eq=False, slots=True)
 class Array(Value):
-    """A numpy array made inside the frame: `array` is capture's own, with the program's content."""
+    """A numpy array: `array` is capture's own, with the program's content.
 
-    array: Any
+    One from outside, which is `origin`, is `shut` until its content is read, and guarded.
+    """
+
+    _array: Any
+    origin: Any = None
+    shut: Callable[[Array], Any] | None = None
+
+    @property
+    def array(self) -> Any:
+        if self.shut is not None:
+            self._array = self.shut(self)
+            self.shut = None
+        return self._array
 
 
 @dataclass(eq=False, slots=True)

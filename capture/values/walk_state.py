@@ -20,7 +20,7 @@ from .effects import Effect
 from .value import Const, Tensor, Token, Value
 
 # Fields of a Value that hold objects of the program.
-_HELD = ("value", "pin", "origin", "ghost", "parts", "step", "content", "array")
+_HELD = ("value", "pin", "origin", "ghost", "parts", "step", "content", "_array")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +37,7 @@ class Heap:
     globals     (address of a globals dict, name) -> what the frame has stored
     variables   context variable that the frame has set -> the token of the last `set`
     read        keys of `globals` and `variables` that have been read
+    arrays      copies of numpy arrays from outside, whose content has been read
     shared      tensors over the memory of arrays made here (see `numpy_arrays`)
     leaves      leaves of autograd that the frame has made (see `torch_models.backward`)
     cached      (address of an lru_cached function, arguments) -> its result in this frame, and
@@ -57,6 +58,7 @@ class Heap:
     globals: dict[tuple[int, str], Value | None] = field(default_factory=dict)
     variables: dict[Value, Token] = field(default_factory=dict)
     read: set[Any] = field(default_factory=set)
+    arrays: list[Any] = field(default_factory=list)
     shared: list[Any] = field(default_factory=list)
     leaves: dict[Value, Any] = field(default_factory=dict)
     cached: dict[tuple[Any, ...], tuple[Value, bool]] = field(default_factory=dict)

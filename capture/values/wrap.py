@@ -12,6 +12,7 @@ import enum
 import functools
 import types
 import warnings
+import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -24,15 +25,18 @@ from ...ir.trace.tracer import Unsupported
 from ...runtime import _native, safe_access
 from ...runtime.guards.rows import TensorSpec
 from ...runtime.guards.sources import Source
+from ...runtime.guards.value_guards import MOST_ARRAY_BYTES, ArrayContent, ValueCheck
 from ...runtime.guards.weak_ref import Referent
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ...runtime.safe_access import ARRAY_SCALARS, MISSING, in_classes
+from .. import helpers
 from ..breaks import Break
 from ..exact_type import is_kind
 from . import registry, symbolic_sizes
 from .symbolic_numbers import hold
 from .value import (
     UNREAD,
+    Array,
     BuiltinMethod,
     Const,
     Dict,
@@ -71,6 +75,8 @@ CONST_TYPES = frozenset(
         *ARRAY_SCALARS,
     }
 )
+
+ARRAY_KINDS = frozenset({type(np.dtype(cls)) for cls in ARRAY_SCALARS})
 
 # Types of objects that an "is" guard holds: nothing about them is assumed except their identity.
 _BY_IDENTITY: Any = object.__hash__
@@ -422,6 +428,35 @@ def _dtype(m: Machine, value: Any, source: Source) -> Value:
     return Const(value, source=source)
 
 
+def _array(m: Machine, value: Any, source: Source) -> Value:
+    """A numpy array. One of other things than plain numbers is an ordinary object."""
+    m.guard("type", source, np.ndarray)
+    if type(value.dtype) not in ARRAY_KINDS or not value.dtype.isnative:
+        return Obj(value, source=source)
+    return Array(None, value, functools.partial(_array_content, m), source=source)
+
+
+def _array_content(m: Machine, value: Array) -> Any:
+    """Capture's own copy of an array from outside; a guard on its content is added."""
+    real, source = value.origin, value.source
+    assert source is not None
+    made = helpers.copy_of(real)
+    base = source
+    while base.kind == "item" and base.base is not None:
+        base = base.base
+    if real.nbytes > MOST_ARRAY_BYTES or made.strides != real.strides:
+        raise Break("GB123", "a numpy array from outside that is large, or has gaps in its memory")
+    content = ArrayContent(real)
+    known = m.varied.answered(("array", str(source)), zlib.crc32(repr(content.key).encode()))
+    if not known or (base.kind == "local" and real.dtype.kind in "fc"):
+        raise Break("GB123", "a numpy array from outside, whose numbers usually differ")
+    m.guard("value", None, ValueCheck(content, (source,), True, True))
+    m.heap.known[id(made)] = value
+    m.heap.keep.append(made)
+    m.heap.arrays.append(made)
+    return made
+
+
 def _slice(m: Machine, value: Any, source: Source) -> Value:
     if any(type(part) not in CONST_TYPES for part in (value.start, value.stop, value.step)):
         m.guard("type", source, slice)
@@ -441,6 +476,7 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     slice: _slice,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
+    np.ndarray: _array,
     functools.partial: _partial,
     **{type(np.dtype(cls)): _dtype for cls in ARRAY_SCALARS},
     deque: lambda m, value, source: (m.guard("type", source, deque), Obj(value, source=source))[1],

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...ir.dataclass import dataclass
@@ -26,6 +27,9 @@ from ..safe_access import MISSING, same_constant, show
 from .sources import Source
 
 _TEXT = 160  # longest text of an expression, in characters
+# The size limit of numpy arrays whose content is guarded, in bytes.
+MOST_ARRAY_BYTES = 1 << 13
+_TRUTHS = (torch.tensor(False), torch.tensor(True))
 
 
 class ValueProgram:
@@ -40,6 +44,11 @@ class ValueProgram:
     def run(self) -> Any:
         """The callable that the native guard program runs."""
         return load(self.spec)
+
+    @property
+    def seconds(self) -> float:
+        """The time of a run; 0.0 if not sampled."""
+        return float(self.run.times()[2])
 
     @cached_property
     def _mirror(self) -> PythonProgram:
@@ -136,12 +145,38 @@ def program_of(
     return found
 
 
+class ArrayContent:
+    """A program over a numpy array: whether it has the form and the numbers that it has now.
+
+    `key`: dtype, shape, strides, whether it may be written, and the bytes of its numbers.
+    """
+
+    seconds = 0.0  # no run is timed
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.key = self._of(array)
+
+    def _of(self, array: np.ndarray) -> tuple[Any, ...]:
+        form = (array.dtype.str, array.shape, array.strides, array.flags.writeable)
+        return (*form, array.tobytes() if array.nbytes <= MOST_ARRAY_BYTES else b"")
+
+    def run(self, array: np.ndarray) -> tuple[torch.Tensor]:
+        """What the native guard program runs."""
+        return (_TRUTHS[self._of(array) == self.key],)
+
+    def compute(self, values: Sequence[Any], truth: bool) -> bool:
+        return self._of(values[0]) == self.key
+
+    def text(self, names: Sequence[str]) -> str:
+        return f"{names[0]} has the same numbers"
+
+
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
     """The expected value of a "value" row: `program` over the values at `sources` gives `outcome`,
     as a bool if `truth`, else as a number."""
 
-    program: ValueProgram
+    program: ValueProgram | ArrayContent
     sources: tuple[Source, ...]
     truth: bool
     outcome: Any

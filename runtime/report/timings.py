@@ -61,7 +61,7 @@ def value_seconds(rows: Iterable[Row]) -> float:
     """The time that value guards among these rows take to compute their values; 0.0 if not
     sampled."""
     programs = {row.expected.program for row in rows if row.kind == "value"}
-    return sum(program.run.times()[2] for program in programs)
+    return sum(program.seconds for program in programs)
 
 
 def _timed(one: Followed, program: Any) -> Timed:

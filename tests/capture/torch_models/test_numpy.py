@@ -383,6 +383,72 @@ def test_arrays_of_globals_and_objects_change_in_place():
     ]  # fmt: skip
 
 
+ANCHORS = np.array([[10.0, 13.0], [16.0, 30.0]], dtype=np.float32)
+
+
+@agrees(breaks=0, recompiles=1, backward=True)
+def test_small_arrays_from_outside_are_known_at_capture():
+    """Their content is guarded: one that changes makes another entry."""
+
+    class Head(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mean = np.array([0.5, 0.25])
+            self.sizes = np.array([2, 1])
+            self.scale = torch.nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            centred = (x - torch.tensor(self.mean, dtype=x.dtype)) * self.scale
+            boxes = centred * torch.from_numpy(ANCHORS) + torch.as_tensor(self.mean).float()
+            parts = x.split(self.sizes.tolist()[:1], 0)
+            areas = [float(w * h) for w, h in ANCHORS]
+            old = torch.FloatTensor(ANCHORS) + torch.Tensor(self.mean)
+            return boxes, len(self.sizes), int(self.sizes.max()), areas, old, len(parts), ANCHORS
+
+    ANCHORS[0, 0] = 10.0
+    head = Head()
+    return head, (t(2, 2),), [
+        lambda *_: None, lambda *_: ANCHORS.__setitem__((0, 0), 7.0), lambda *_: None,
+        lambda *_: ANCHORS.__setitem__((0, 0), 10.0),
+    ]  # fmt: skip
+
+
+@agrees()
+def test_views_of_arrays_from_outside_share_their_memory():
+    table = np.arange(4.0)
+
+    def f(x):
+        return x * float(table.sum()), table[1:], table, np.asarray(table) is table
+
+    return f, (t(3),), [lambda last: last[1].fill(9.0), lambda last: last[2].fill(2.0)]
+
+
+@agrees()
+def test_arrays_from_outside_that_share_memory_with_a_tensor():
+    table = np.ones(3, dtype=np.float32)
+    over = torch.from_numpy(table)
+
+    def f(x):
+        before = float(table.sum())
+        x += 1
+        y = torch.from_numpy(table)
+        return x * before, float(table.sum()), y, torch.as_tensor(table).add_(1)
+
+    return f, (over,)
+
+
+@agrees()
+def test_other_arrays_from_outside_are_breaks():
+    large, gaps = np.arange(3000.0), np.arange(8.0)[::2]
+    names, objects = np.array(["a", "b"]), np.array([None, 1], dtype=object)
+
+    def f(x):
+        sums = float(large.sum()), float(gaps.sum())
+        return x * sums[0], sums, names[0], objects[1], len(names)
+
+    return f, (t(3),)
+
+
 @agrees()
 def test_arrays_of_the_caller_are_written():
     def f(x, a):
