@@ -322,10 +322,26 @@ def number_from(
 
 def states_of(*generators: Any) -> list[tuple[Any, Any]]:
     """The states of generators of random numbers, for `drawn_again`."""
-    return [
-        (one, one.getstate() if hasattr(one, "getstate") else one.get_state(legacy=False))
-        for one in generators
-    ]
+    return [(one, _state_of(one)) for one in generators]
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    if hasattr(generator, "getstate"):
+        return generator.getstate()
+    return generator.get_state(legacy=False)
+
+
+def drawn_like(
+    name: str, form: tuple[Any, ...], *args: Any, generator: torch.Generator, **kwargs: Any
+) -> torch.Tensor:
+    """A new tensor, drawn by the method of that name; `form`: shape, strides, dtype, device."""
+    shape, strides, dtype, device = form
+    with torch.no_grad():
+        made = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        drawn = getattr(torch.Tensor, name)(made, *args, generator=generator, **kwargs)
+    return drawn  # type: ignore[no-any-return]
 
 
 def drawn_again(error: BaseException, states: list[tuple[Any, Any]]) -> None:

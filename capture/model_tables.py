@@ -39,7 +39,7 @@ from .models import builtins, conversions, iterators, stdlib
 from .operations import attribute_readers
 from .torch_models import calls, state_queries
 from .types import classes
-from .values.registry import models_in, models_of_module
+from .values.registry import drawn_tensor, models_in, models_of_module
 
 
 def _named(holder: Any, *beginnings: str) -> list[Any]:
@@ -113,6 +113,11 @@ LATE: dict[str, list[Any]] = {
     ],
     "operator_models.attention_backends": [sdpa_kernel],
     "operator_models.control_flow": [torch.cond],
+    "operations.drawn_tensors": [
+        drawn_tensor,
+        torch.Generator,
+        torch.Generator.manual_seed,
+    ],
     "operator_models.library_operators": [calls.library_operator],
     "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],
     "torch_models.checkpoints": [

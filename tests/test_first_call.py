@@ -93,7 +93,7 @@ LATE = (
     "data_model.raising_checks",
     *("models.copies", "models.legacy"),
     *("models.output", "models.parameters", "models.warning_filters"),
-    *("models.distributions", "operations.called_numbers"),
+    *("models.distributions", "operations.called_numbers", "operations.drawn_tensors"),
     *("operator_models.attention_backends", "operator_models.control_flow"),
     "operator_models.library_operators",
     *("torch_models.autograd_function", "torch_models.checkpoints", "torch_models.data_parallel"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 _MOST_CHOICES = 4096
-_RANDOM = "a random number"
+RANDOM = "a random number"
 _CLOCK = "a clock"
 
 
@@ -45,8 +45,8 @@ def _called(
     state: Value | None = None,
 ) -> Value:
     """The Value of step(*items, **named), a number of the type of `like`, and its effect."""
-    _refuse(m, what)
-    early = what == _RANDOM or not m.tracer.recorded
+    refuse_inside(m, what)
+    early = what == RANDOM or not m.tracer.recorded
     kind = type(like).__name__
     number = len(m.numbers.called)
     at = Source("called", None, number)
@@ -57,13 +57,14 @@ def _called(
     m.numbers.varying.add(symbol)
     m.numbers.held[at] = value
     given = (Const(kind), Const(bounds), Obj(step), *items)
-    _happens(
+    happens(
         m, what, Called(helpers.number_from, given, tuple(named.items()), (), value, early, state)
     )
     return value
 
 
-def _happens(m: Machine, what: str, effect: Called) -> None:
+def happens(m: Machine, what: str, effect: Called) -> None:
+    """Note the call of `effect`, which gives what its text says."""
     if effect.early and not all(map(_is_calm, m.journal.effects)):
         raise Break(_code(what), f"{what} after a call that may use the same generator")
     m.activity += 1
@@ -77,10 +78,11 @@ def _is_calm(effect: Any) -> bool:
 
 
 def _code(what: str) -> str:
-    return "GB119" if what == _RANDOM else "GB103"
+    return "GB119" if what == RANDOM else "GB103"
 
 
-def _refuse(m: Machine, what: str) -> None:
+def refuse_inside(m: Machine, what: str) -> None:
+    """Break where replacement code cannot make the call."""
     inside = m.inner or m.modes or m.tracer.regions is not None or m.differentiating
     if inside or m.varied.plain or m.repeated:
         raise Break(_code(what), f"{what} inside of a transform, a mode or a checkpoint")
@@ -171,7 +173,7 @@ def _random_float(name: str) -> Callable[..., Value]:
         if type(like) is not float:
             raise Break("GB119", f"{name}() that gives a {type(like).__name__}")
         items = (receiver, *rest)
-        return _called(m, _RANDOM, like, (None, None), step, items, kwargs, receiver)
+        return _called(m, RANDOM, like, (None, None), step, items, kwargs, receiver)
 
     return model
 
@@ -202,7 +204,7 @@ def _whole(name: str, last: int) -> Callable[..., Value]:
         low, high = ([Const(0)] if len(rest) == 1 else []) + rest
         bounds = whole_bounds(m, low, high, last)
         items = (receiver, *rest)
-        return _called(m, _RANDOM, bounds[0], bounds, step, items, {}, receiver)
+        return _called(m, RANDOM, bounds[0], bounds, step, items, {}, receiver)
 
     return model
 
@@ -245,7 +247,7 @@ def _of_constants(
         raise Break("GB119", f"{name}() with these arguments")
     if type(like) is not int or not -WHOLE <= bounds[0] <= bounds[1] < WHOLE:
         raise Break("GB119", f"{name}() with these arguments")
-    return _called(m, _RANDOM, like, bounds, step, (receiver, *rest), kwargs, receiver)
+    return _called(m, RANDOM, like, bounds, step, (receiver, *rest), kwargs, receiver)
 
 
 BUILTINS[random.Random.randint] = _whole("randint", 0)
@@ -281,7 +283,7 @@ def _choice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if kinds == {int} and not -WHOLE <= min(items) <= max(items) < WHOLE:
         raise Break("GB119", "choice() of ints of more than 64 bits")
     step = random.Random.choice
-    return _called(m, _RANDOM, items[0], bounds, step, (receiver, value), {}, receiver)
+    return _called(m, RANDOM, items[0], bounds, step, (receiver, value), {}, receiver)
 
 
 @models(random.Random.seed)
@@ -290,9 +292,9 @@ def _seed(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     plain, named = _fixed(m, args[1:], kwargs, "seed")
     if not plain or type(plain[0]) not in (int, str, bytes, float) or named:
         raise Break("GB119", "seed() with these arguments")
-    _refuse(m, _RANDOM)
-    _happens(
-        m, _RANDOM, Called(random.Random.seed, (receiver, *args[1:]), early=True, state=receiver)
+    refuse_inside(m, RANDOM)
+    happens(
+        m, RANDOM, Called(random.Random.seed, (receiver, *args[1:]), early=True, state=receiver)
     )
     return NONE
 
@@ -331,16 +333,16 @@ def numpy_call(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value | Non
         plain, named = _fixed(m, rest, kwargs, name)
         if len(plain) != 1 or type(plain[0]) is not int or named or not 0 <= plain[0] < 1 << 32:
             return None
-        _refuse(m, _RANDOM)
+        refuse_inside(m, RANDOM)
         items = (receiver, *rest)
-        _happens(m, _RANDOM, Called(step, items, early=True, state=receiver))
+        happens(m, RANDOM, Called(step, items, early=True, state=receiver))
         return NONE
     if name == "randint" and not kwargs and 1 <= len(rest) <= 2:
         low, high = ([Const(0)] if len(rest) == 1 else []) + rest
         if all(map(symbolic_numbers.like_whole, (low, high))):
             bounds = whole_bounds(m, low, high, 1)
             items = (receiver, *rest)
-            return _called(m, _RANDOM, bounds[0], bounds, step, items, {}, receiver)
+            return _called(m, RANDOM, bounds[0], bounds, step, items, {}, receiver)
     if name == "randint":
         return None
     try:
@@ -350,4 +352,4 @@ def numpy_call(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value | Non
     like = _tried(name, module.RandomState(0), plain, named)
     if type(like) is not float:
         return None
-    return _called(m, _RANDOM, like, (None, None), step, (receiver, *rest), kwargs, receiver)
+    return _called(m, RANDOM, like, (None, None), step, (receiver, *rest), kwargs, receiver)

@@ -29,7 +29,7 @@ from ..data_model.attributes import NoAttribute, class_attribute, instance_dict,
 from ..exact_type import is_kind
 from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, from_constant
-from ..values.registry import model_of
+from ..values.registry import NONE, drawn_tensor, model_of
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
     Array,
@@ -43,6 +43,7 @@ from ..values.value import (
     Slice,
     Tensor,
     Value,
+    is_none,
 )
 from ..values.wrap import CONST_TYPES
 from . import current_device
@@ -207,10 +208,11 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
             raise Break(_STATE, f"{name}()")
         if fn.__module__ == "torch._C._functorch":  # they begin and end levels of transforms
             raise Break("GB124", f"{name}()")
+    named = None if is_none(kwargs.get("generator", NONE)) else drawn_tensor
     if is_kind(fn, _OPERATORS) and not is_torchs(str(fn).partition(".")[0]):
-        model = model_of(library_operator)
-        assert model is not None
-        return model(m, [Obj(fn), *args], kwargs)
+        named = library_operator
+    if named is not None:
+        return model_of(named)(m, [Obj(fn), *args], kwargs)  # type: ignore[misc]
     if m.modes:
         taken = by_mode(m, fn, args, kwargs)
         if taken is not None:
@@ -396,9 +398,7 @@ def to_argument(m: Machine, value: Value) -> Any:
         return slice(*(to_argument(m, part) for part in (value.start, value.stop, value.step)))
     if isinstance(value, Obj) and is_kind(value.value, torch.Tensor):
         raise Break("GB113", f"a {type(value.value).__name__} in a torch call")
-    if isinstance(value, Obj) and is_kind(value.value, (type, torch.Generator)):
-        if is_kind(value.value, torch.Generator):
-            raise Break("GB124", "a generator object in a torch call")
+    if isinstance(value, Obj) and is_kind(value.value, type):
         return value.value
     if isinstance(value, SymbolicNumber):
         return symbolic_numbers.argument(m, value)
