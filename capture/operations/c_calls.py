@@ -195,6 +195,8 @@ def call_builtin_method(
     m: Machine, receiver: Value, name: str, args: Args, kwargs: Kwargs
 ) -> Value:
     """receiver.name(*args, **kwargs) for modelled types."""
+    if isinstance(receiver, Tensor) and name == "numpy":
+        return numpy_arrays.of_tensor(m, receiver, args, kwargs)
     if isinstance(receiver, Tensor):
         return calls.call_tensor_method(m, receiver, name, args, kwargs)
     if isinstance(receiver, Array):

@@ -143,8 +143,13 @@ def evaluate(m: Machine, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
 
 # -- operations on arrays
 # --------------------------------------------------------------------------------
+_FORM = frozenset(["shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides"])
+
+
 def attr(m: Machine, value: Array, name: str) -> Value:
     """array.name"""
+    if name in _FORM:
+        return value_of(m, getattr(value.form, name))
     if name in ATTRIBUTES:
         return evaluate(m, _getter(name), [value], {})
     if name == "__class__":
@@ -244,6 +249,29 @@ def share(m: Machine, value: Array) -> Value:
     return calls.from_result(m, made)
 
 
+_OF_TENSORS = frozenset(
+    {
+        *(torch.float16, torch.float32, torch.float64, torch.bool),
+        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    }
+)
+
+
+def of_tensor(m: Machine, value: Tensor, args: Args, kwargs: Kwargs) -> Value:
+    """value.numpy(), which replacement code makes of a result of the graph."""
+    raw = attributes.class_attribute(m, value, "numpy")
+    ghost = value.ghost
+    plain = ghost.device.type == "cpu" and ghost.dtype in _OF_TENSORS and not ghost.requires_grad
+    known = plain and raw is vars(torch._C.TensorBase)["numpy"] and not (args or kwargs)
+    if not known or m.inner or m.modes or m.differentiating:
+        return calls.call_tensor_method(m, value, "numpy", args, kwargs)
+    return Array(None, of=value, shut=_read_of_tensor)
+
+
+def _read_of_tensor(value: Array, numbers: bool) -> Any:
+    raise Break("GB104", "Tensor.numpy()")
+
+
 def _from_numpy(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if m.modes:
         return calls.call_torch(m, torch.from_numpy, args, kwargs)
@@ -270,6 +298,10 @@ def _as_tensor(fn: Any) -> Model:
 # -------------------------------------------------------------------------
 def fresh(e: Emitter, value: Array) -> None:
     """Emit the construction of this array, and of its owner, which others may share."""
+    if value.of is not None:
+        tensor = value.of
+        e.asm.call_const(torch.Tensor.numpy, lambda: e.push(tensor))
+        return
     m, array = e.m, value.array
     owner = _owner(array)
     e.arrays.append(owner)

@@ -459,7 +459,7 @@ def length(m: Machine, value: Value) -> int | None:
     if isinstance(value, Const) and hasattr(value.value, "__len__"):
         return int(compute(lambda: len(value.value)))  # raises for a long range
     if isinstance(value, Array):
-        return int(compute(lambda: len(value.array)))
+        return int(compute(lambda: len(value.form)))
     if isinstance(value, Tensor):
         if not value.ghost.dim():
             raise raises("TypeError: len() of a 0-d tensor")

@@ -205,19 +205,27 @@ class Set(Value):
 class Array(Value):
     """A numpy array: `array` is capture's own, with the program's content.
 
-    One from outside, which is `origin`, is `shut` until its content is read, and guarded.
+    One from outside, which is `origin`, is `shut` until its content is read, and guarded. One over
+    the memory of a tensor `of` the graph stays shut: a read is a break.
     """
 
     _array: Any
     origin: Any = None
-    shut: Callable[[Array], Any] | None = None
+    of: Tensor | None = None
+    # Guards the content, or the form alone; returns an array that has it.
+    shut: Callable[[Array, bool], Any] | None = None
 
     @property
     def array(self) -> Any:
         if self.shut is not None:
-            self._array = self.shut(self)
+            self._array = self.shut(self, True)
             self.shut = None
         return self._array
+
+    @property
+    def form(self) -> Any:
+        """An array of which only dtype, shape and strides may be read."""
+        return self._array if self.shut is None else self.shut(self, False)
 
 
 @dataclass(eq=False, slots=True)

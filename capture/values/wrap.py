@@ -433,20 +433,25 @@ def _array(m: Machine, value: Any, source: Source) -> Value:
     m.guard("type", source, np.ndarray)
     if type(value.dtype) not in ARRAY_KINDS or not value.dtype.isnative:
         return Obj(value, source=source)
-    return Array(None, value, functools.partial(_array_content, m), source=source)
+    content = functools.partial(_array_content, m)
+    return Array(None, origin=value, shut=content, source=source)
 
 
-def _array_content(m: Machine, value: Array) -> Any:
-    """Capture's own copy of an array from outside; a guard on its content is added."""
+def _array_content(m: Machine, value: Array, numbers: bool) -> Any:
+    """Capture's own copy of an array from outside, and a guard on its content; without `numbers`
+    the array itself, and a guard on its form."""
     real, source = value.origin, value.source
     assert source is not None
+    if not numbers:
+        m.guard("value", None, ValueCheck(ArrayContent(real, False), (source,), True, True))
+        return real
     made = helpers.copy_of(real)
     base = source
     while base.kind == "item" and base.base is not None:
         base = base.base
     if real.nbytes > MOST_ARRAY_BYTES or made.strides != real.strides:
         raise Break("GB123", "a numpy array from outside that is large, or has gaps in its memory")
-    content = ArrayContent(real)
+    content = ArrayContent(real, True)
     known = m.varied.answered(("array", str(source)), zlib.crc32(repr(content.key).encode()))
     if not known or (base.kind == "local" and real.dtype.kind in "fc"):
         raise Break("GB123", "a numpy array from outside, whose numbers usually differ")

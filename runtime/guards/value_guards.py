@@ -148,17 +148,19 @@ def program_of(
 class ArrayContent:
     """A program over a numpy array: whether it has the form and the numbers that it has now.
 
-    `key`: dtype, shape, strides, whether it may be written, and the bytes of its numbers.
+    `key`: dtype, shape, strides, whether it may be written, and, if `numbers`, their bytes.
     """
 
     seconds = 0.0  # no run is timed
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray, numbers: bool) -> None:
+        self._numbers = numbers
         self.key = self._of(array)
 
     def _of(self, array: np.ndarray) -> tuple[Any, ...]:
         form = (array.dtype.str, array.shape, array.strides, array.flags.writeable)
-        return (*form, array.tobytes() if array.nbytes <= MOST_ARRAY_BYTES else b"")
+        read = self._numbers and array.nbytes <= MOST_ARRAY_BYTES
+        return (*form, array.tobytes() if read else b"")
 
     def run(self, array: np.ndarray) -> tuple[torch.Tensor]:
         """What the native guard program runs."""
@@ -168,7 +170,7 @@ class ArrayContent:
         return self._of(values[0]) == self.key
 
     def text(self, names: Sequence[str]) -> str:
-        return f"{names[0]} has the same numbers"
+        return f"{names[0]} has the same {'numbers' if self._numbers else 'form'}"
 
 
 @dataclass(frozen=True, slots=True)

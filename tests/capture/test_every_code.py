@@ -120,8 +120,8 @@ def output():
 def a_number():
     def f(x):
         y = x + 1
-        n = y.sum().numpy()  # GB104
-        return y * float(n)
+        n = y.sum().numpy()
+        return y * float(n)  # GB104
 
     return f, (t(),)
 
