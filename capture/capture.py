@@ -431,8 +431,9 @@ class _Attempt:
             made.program = self.backend(made.graph)
             made.rerun = clean or getattr(made.program, "tells_begun", False)
             made.symbolic = symbolic_numbers.descriptions(self.machine, made.graph)
-            if made.graph.mutates:
+            if made.graph.mutates or self.machine.heap.replaced:
                 self._guard_aliases()
+            if made.graph.mutates:
                 for source, tensor in self.tracer.followed():
                     self.machine.guard("history", source, history(tensor))
             checks = self.tracer.may_raise_since(0) or made.graph.required
@@ -482,7 +483,7 @@ class _Attempt:
         for ghost, version, index in self.machine.journal.shown:
             if ghost._version != version or (self.machine.heap.data and graph.mutates):
                 raise MustBePython(index, "GB103", "a tensor that is shown and then written")
-        if self.machine.heap.data:
+        if self.machine.heap.data or self.machine.heap.replaced:
             # Loaded at first use: programs of today do without `.data`.
             from .models import legacy
 

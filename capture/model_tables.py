@@ -39,7 +39,7 @@ from .models import builtins, conversions, iterators, stdlib
 from .operations import attribute_readers
 from .torch_models import calls, state_queries
 from .types import classes
-from .values.registry import drawn_tensor, models_in, models_of_module
+from .values.registry import drawn_tensor, models_in, models_of_module, set_data
 
 
 def _named(holder: Any, *beginnings: str) -> list[Any]:
@@ -93,6 +93,7 @@ LATE: dict[str, list[Any]] = {
         torch.Tensor,
         *(getattr(torch, f"{name}Tensor") for name in _TYPES),
         calls.GETTERS["data"],
+        set_data,
     ],
     "models.parameters": [torch.nn.Parameter],
     "data_model.raising_checks": [torch._assert_async, torch._check],

@@ -21,6 +21,7 @@ from ..exact_type import is_kind
 from ..values import containers
 from ..values.effects import SetAttr
 from ..values.frames import Scope
+from ..values.registry import model_of, set_data
 from ..values.value import Cell, Const, Dict, Function, Instance, Obj, Tensor, Value
 from ..values.wrap import freeze
 from . import function_attributes
@@ -83,7 +84,10 @@ _REFUSALS = {
 def _store_data(m: Machine, value: Tensor, name: str, item: Value | None) -> None:
     """value.data = item, as `Module.to` does it for each parameter."""
     # A tensor of the wanted dtype and device is its own conversion: torch changes nothing then.
-    if item is not value:
+    model = model_of(set_data)
+    if item is not value and item is not None and model is not None:
+        model(m, [value, item], {})
+    elif item is not value:
         raise Break("GB115", "attribute 'data' of a tensor is set")
 
 

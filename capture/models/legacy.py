@@ -27,7 +27,8 @@ from ...ir.trace.autocast_cache import cached_cast, outliving
 from ..breaks import Break, Restart
 from ..torch_models import calls, numpy_arrays
 from ..values.containers import sequence_items
-from ..values.registry import BUILTINS, Args, Kwargs, models
+from ..values.effects import SetAttr
+from ..values.registry import BUILTINS, NONE, Args, Kwargs, models, set_data
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import Array, Const, Sequence, Tensor, Value
 
@@ -134,8 +135,53 @@ def _of_input(m: Machine, value: Tensor) -> Value:
     return made
 
 
+_SET = "attribute 'data' of a tensor is set"
+
+
+class _Replaced:
+    """The ghost of an input whose `.data` the frame has set: any use of it is a break."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Break("GB115", "a tensor whose `.data` was set")
+
+
+@models(set_data)
+def _set_data(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    """value.data = item, after the graph, where nothing uses `value` in between."""
+    value, item = args
+    assert isinstance(value, Tensor)
+    inside = m.inner or m.modes or m.tracer.regions is not None or m.differentiating
+    if (
+        inside
+        or value.source is None
+        or not isinstance(item, Tensor)
+        or item.cls is not torch.Tensor
+    ):
+        raise Break("GB115", _SET)
+    old, new = value.ghost, item.ghost
+    if (old.dtype, old.device, old.layout) != (new.dtype, new.device, new.layout):
+        raise Break("GB115", _SET)
+    stop = m.must_be_python("GB115", _SET)
+    m.activity += 1
+    m.journal.effects.append(SetAttr(value, "data", item))
+    m.heap.replaced.append(stop)
+    # Whatever loads the input goes on with a Value of its own.
+    kept = Tensor(old, value.cls, value.origin, source=value.source)
+    m.inputs[:] = [kept if one is value else one for one in m.inputs]
+    for made, (base, *rest) in list(m.heap.data.items()):
+        if base is value:
+            m.heap.data[made] = (kept, *rest)
+    value.ghost = _Replaced()
+    return NONE
+
+
 def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
-    """Break at a `.data` of which the program would see that it is none."""
+    """Break at a `.data` of which the program would see that it is none, and at a set one that a
+    backward may have saved, or whose tensor may be one of several over one memory."""
+    if m.heap.replaced:
+        at = [one.origin.untyped_storage().data_ptr() for one in m.inputs if one.source is not None]
+        if graph.needs_grad or len(set(at)) < len(at):
+            raise m.heap.replaced[0]
     _leave_out_unused(m, graph)
     for made, (base, stop, version) in m.heap.data.items():
         ghost = made.ghost

@@ -107,6 +107,10 @@ def drawn_tensor(*_: Any) -> None:
     """Stands in the table for all calls of torch with a generator of random numbers."""
 
 
+def set_data(*_: Any) -> None:
+    """Stands in the table for `tensor.data = other`."""
+
+
 def models(*functions: Any) -> Callable[[Model], Model]:
     """Register the model of these callables."""
 

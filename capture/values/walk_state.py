@@ -44,6 +44,7 @@ class Heap:
                 whether the function beneath was walked
     data        a tensor that is `.data` of another -> (that one, if it is an input; what to raise
                 if Python must read `.data`; its version)
+    replaced    what to raise if Python must set the `.data` of an input that the frame has set
     asked       callables of guards ("context" sources), by what they ask
     recordings  lists that get warnings of the frame
     """
@@ -63,6 +64,7 @@ class Heap:
     leaves: dict[Value, Any] = field(default_factory=dict)
     cached: dict[tuple[Any, ...], tuple[Value, bool]] = field(default_factory=dict)
     data: dict[Tensor, tuple[Tensor | None, Any, int]] = field(default_factory=dict)
+    replaced: list[Any] = field(default_factory=list)
     asked: dict[Any, Any] = field(default_factory=dict)
     recordings: set[Value] = field(default_factory=set)
 

@@ -349,7 +349,7 @@ def an_operator():
 
     def f(x):
         y = x + 1
-        z = torch.rand(3, generator=generator)  # GB124
+        z = torch.bernoulli(y / 4, generator=generator)  # GB124
         return y + z
 
     return f, (t(),)

@@ -1,5 +1,5 @@
-"""A generator of one's own is used outside. Without one, torch.rand stays in the graph and draws
-from torch's.
+"""A draw that depends on a tensor's data, by a generator of one's own, is made of uniform numbers:
+these are drawn before the graph.
 """
 
 import torch
@@ -13,7 +13,7 @@ generator = torch.Generator().manual_seed(0)
 @jit
 def step(x):
     y = torch.sin(x)
-    return y + torch.rand(2, generator=generator)
+    return y + torch.bernoulli(x / 2, generator=generator)
 
 
 print(step(torch.ones(2)))
@@ -21,9 +21,9 @@ print(step(torch.ones(2)))
 
 # after
 @jit
-def step(x, noise):
+def step(x):
     y = torch.sin(x)
-    return y + noise
+    return y + (torch.rand(2, generator=generator) < x / 2).float()
 
 
-print(step(torch.ones(2), torch.rand(2, generator=generator)))
+print(step(torch.ones(2)))

@@ -340,3 +340,64 @@ def test_data_beside_another_view_of_its_memory():
         for _ in range(2):
             assert torch.equal(jitted(torch.ones(3), whole[:1], whole), torch.ones(4))
         assert "PL205" not in {note.code for note in jitted.report().notes}
+
+
+def two_layers():
+    made = nn.Linear(3, 3), nn.Linear(3, 3)
+    for at, layer in enumerate(made):
+        for one in layer.parameters():
+            nn.init.constant_(one, at + 0.5)
+    return made
+
+
+@agrees(breaks=0)
+def test_data_of_parameters_is_set():
+    """An average of weights, a limit of weights and a step by hand."""
+    average, layer = two_layers()
+
+    def f(x, decay):
+        layer.zero_grad()
+        loss = layer(x).pow(2).sum()
+        loss.backward()
+        for one in layer.parameters():
+            one.data = one.data - 0.01 * one.grad.data
+        for one, other in zip(average.parameters(), layer.parameters(), strict=True):
+            one.data = one.data * decay
+        return loss.detach()
+
+    def limit(_):
+        for one in average.parameters():
+            one.data = one.data.clamp(-1, 1)
+
+    return f, (t(2, 3), 0.9), [limit, lambda _: (t(2, 3), 0.8), limit]
+
+
+@agrees(breaks=0)
+def test_set_data_has_the_memory_of_the_other_tensor():
+    weight = nn.Parameter(torch.ones(3))
+
+    def f(x):
+        y = x * 2
+        weight.data = y[0]
+        return y, weight
+
+    return f, (t(2, 3),), [lambda last: last[0].fill_(7.0) is None]
+
+
+@agrees()
+def test_set_data_that_is_used_or_seen_is_a_break():
+    weight, other = nn.Parameter(torch.ones(4, 3)), nn.Parameter(torch.ones(3))
+    view = weight.detach()[1:]
+
+    def f(x, one, two):
+        weight.data = weight.data * 2
+        seen = view + x
+        one.data = one.data + 1
+        y = x * two
+        other.data = other.data * 0.5
+        return seen, y, other.data * 2
+
+    a, b = nn.Parameter(torch.ones(3)), nn.Parameter(torch.zeros(3))
+    return f, (t(3, 3), a, b), [
+        lambda _: (t(3, 3), b, b), lambda _: (t(3, 3), b, a), lambda _: (t(3, 3), a, other),
+    ]  # fmt: skip
