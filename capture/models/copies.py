@@ -126,9 +126,28 @@ def _tensor_copied(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return calls.call_tensor_method(m, tensor, "clone", [], {})
 
 
+def _second_of(x: torch.Tensor) -> torch.Tensor:
+    """`copy.copy(x)`: another tensor over its memory, with a version of its own, as `x.data`."""
+    raise NotImplementedError(x)
+
+
+@models(_second_of)
+def _tensor_copied_once(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    (tensor,) = args
+    own = False
+    if isinstance(tensor, Tensor):
+        held = instance_dict(tensor.origin) if tensor.source is not None else None
+        own = bool(held or m.heap.overlay.get(tensor) or tensor.ghost.requires_grad)
+    if not isinstance(tensor, Tensor) or own:
+        raise Break("GB102", "call of copy.copy with this tensor")
+    return calls.tensor_attr(m, tensor, "data")
+
+
 @stands_for(copy.copy)
 def copied(x: Any) -> Any:
     cls = type(x)
+    if cls is torch.Tensor:
+        return _second_of(x)
     if cls in _ATOMS or cls in _SHALLOW_ATOMS:
         return x
     if cls in _COPIED_BY_METHOD:

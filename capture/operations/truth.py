@@ -15,6 +15,7 @@ from ..breaks import Break
 from ..data_model import attributes, value_questions
 from ..exact_type import is_kind
 from ..torch_models import numpy_arrays
+from ..types import enums
 from ..values import containers, symbolic_numbers
 from ..values.containers import raises
 from ..values.value import (
@@ -80,6 +81,9 @@ def truth(m: Machine, value: Value) -> bool:
             if attributes.class_attribute(m, value, name) is None:
                 raise raises("TypeError: 'NoneType' object is not callable")
             continue
+        beneath = enums.plain(value)
+        if isinstance(beneath, Const) and enums.keeps(value, name):
+            return bool(beneath.value)
         result = m.call(method, [], {})
         if not isinstance(result, Const):
             raise Break("GB112", f"{name} of an object is not a constant")

@@ -453,3 +453,37 @@ def test_signatures_that_change():
             lambda: setattr(h, "__wrapped__", lambda w: w),
         ],
     )
+
+
+@agrees(breaks=0)
+def test_the_truth_of_members_that_are_numbers_or_texts():
+    class Flag(enum.IntFlag):
+        A = 1
+        B = 2
+
+    class Number(enum.IntEnum):
+        ZERO = 0
+        ONE = 1
+
+    class Text(str, enum.Enum):
+        EMPTY = ""
+        FULL = "full"
+
+    class Always(enum.IntEnum):
+        ZERO = 0
+
+        def __bool__(self):
+            return True
+
+    def f(x, flag, number, text):
+        y = x + 1 if flag & Flag.A else x * 3
+        if not number:
+            y = y * 2
+        if text:
+            y = y - 3
+        return y, bool(number), bool(Always.ZERO), 1 if Always.ZERO else 0
+
+    return f, (t(3), Flag.A, Number.ZERO, Text.FULL), [
+        lambda _: (t(3), Flag.B, Number.ONE, Text.EMPTY),
+        lambda _: (t(3), Flag.A | Flag.B, Number.ONE, Text.FULL),
+    ]  # fmt: skip

@@ -262,3 +262,27 @@ def test_deep_copies_of_tensors_with_a_gradient():
         return y
 
     return f, (t(3),)
+
+
+@agrees(breaks=0, grad=False)
+def test_shallow_copies_of_tensors():
+    def fn(x, table):
+        y = copy.copy(x)
+        z = copy.copy(x * 2)
+        z.add_(1)
+        other = copy.copy(table)
+        other["x"] = copy.copy(other["x"]) + 1
+        return y, z, y is x, x + 1, other, table
+
+    return fn, (t(3), {"x": t(2)}), [lambda last: last[0].fill_(9.0) is None]
+
+
+@agrees()
+def test_shallow_copies_of_tensors_that_are_more_than_numbers():
+    weight, tagged = torch.nn.Parameter(t(3)), t(3)
+    tagged.tag = 5
+
+    def fn(x):
+        return copy.copy(tagged).tag, copy.copy(weight) * x, copy.copy(x * weight.detach())
+
+    return fn, (t(3),)
