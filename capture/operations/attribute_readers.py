@@ -16,6 +16,7 @@ import torch
 
 from ...runtime import _native
 from ...runtime.guards.sources import Source
+from ...runtime.guards.value_guards import GeneratorDevice, ValueCheck
 from ...runtime.safe_access import MISSING, mro_of
 from ...runtime.safe_access import in_classes as mro_lookup
 from ..breaks import Break
@@ -394,6 +395,17 @@ def _code(m: Machine, value: Obj, name: str) -> Value:
     raise Break("GB112", f"attribute {name!r} of a code object")
 
 
+def _generator(m: Machine, value: Obj, name: str) -> Value:
+    """generator.device; other attributes are those of any object."""
+    if name != "device":
+        return attributes.generic_attr(m, value, name, torch.Generator)
+    device = value.value.device
+    if value.source is not None:
+        program = GeneratorDevice(device)
+        m.guard("value", None, ValueCheck(program, (value.source,), True, True))
+    return Const(device)
+
+
 def _cell(m: Machine, value: Cell, name: str) -> Value:
     if name == "cell_contents":
         return m.load_cell(value)
@@ -428,5 +440,6 @@ attributes.OBJECT_READERS.update(
         types.CodeType: _code,
         type: _class,
         np.ufunc: numpy_arrays.ufunc_attr,
+        torch.Generator: _generator,
     }
 )

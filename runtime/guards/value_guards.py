@@ -173,12 +173,31 @@ class ArrayContent:
         return f"{names[0]} has the same {'numbers' if self._numbers else 'form'}"
 
 
+class GeneratorDevice:
+    """A program over a `torch.Generator`: whether it is one of this device."""
+
+    seconds = 0.0  # no run is timed
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def run(self, generator: torch.Generator) -> tuple[torch.Tensor]:
+        """What the native guard program runs."""
+        return (_TRUTHS[generator.device == self._device],)
+
+    def compute(self, values: Sequence[Any], truth: bool) -> bool:
+        return bool(values[0].device == self._device)
+
+    def text(self, names: Sequence[str]) -> str:
+        return f"{names[0]}.device == {self._device}"
+
+
 @dataclass(frozen=True, slots=True)
 class ValueCheck:
     """The expected value of a "value" row: `program` over the values at `sources` gives `outcome`,
     as a bool if `truth`, else as a number."""
 
-    program: ValueProgram | ArrayContent
+    program: ValueProgram | ArrayContent | GeneratorDevice
     sources: tuple[Source, ...]
     truth: bool
     outcome: Any

@@ -44,6 +44,32 @@ def test_generators_that_the_frame_makes():
     return sample, (t(3), 0), [lambda *_: (t(3), 0), lambda *_: (t(3), 1)]
 
 
+def randn_tensor(shape, generator, device, dtype):
+    """As diffusers draws latents."""
+    several = isinstance(generator, list)
+    kind = (generator[0] if several else generator).device.type
+    place = "cpu" if kind == "cpu" else device
+    if not several:
+        return torch.randn(shape, generator=generator, device=place, dtype=dtype).to(device)
+    one = (1, *shape[1:])
+    drawn = [torch.randn(one, generator=g, device=place, dtype=dtype) for g in generator]
+    return torch.cat(drawn, dim=0).to(device)
+
+
+@agrees(breaks=0)
+def test_latents_of_a_pipeline():
+    def f(x, generator):
+        return x * 0.5 + randn_tensor(x.shape, generator, x.device, x.dtype)
+
+    def seeded(*seeds):
+        return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    return f, (t(2, 3), seeded(1)[0]), [
+        lambda _: (t(2, 3), seeded(2)[0]), lambda _: (t(2, 3), seeded(1, 2)),
+        lambda _: (t(2, 3), seeded(3, 4)),
+    ]  # fmt: skip
+
+
 @agrees(breaks=0)
 def test_tensors_that_a_generator_fills():
     generator = torch.Generator().manual_seed(1)
