@@ -10,7 +10,7 @@ from ..ir.autograd.partial_backward import met_by_custom, readers, users_of_regi
 from ..ir.autograd.partition import Halves
 from ..ir.graph.effects import root
 from ..ir.graph.nodes import Graph, Meta
-from ..ir.symbolic.expr import Symbol, hint_of
+from ..ir.symbolic.expr import Symbol, hint_of, symbols_of
 from ..ir.trace.custom_function import Applied
 from ..ir.trace.reentrant import refusing
 from ..runtime.autograd import rng_state
@@ -61,10 +61,17 @@ def joint_plan(graph: Graph, halves: Halves) -> Plan:
 def _when(halves: Halves, when: Any) -> When:
     """See `Plan.when`."""
     numbers = halves.backward.numbers
+
+    def place(one: Any) -> int:
+        if type(one) is Symbol:
+            return numbers.index(one)
+        (symbol,) = symbols_of(one)  # 1 - a truth value
+        return ~numbers.index(symbol)
+
     return tuple(
         (
             tuple(one for one in term if type(one) is int),
-            tuple(numbers.index(one) for one in term if type(one) is not int),
+            tuple(place(one) for one in term if type(one) is not int),
         )
         for term in when
     )

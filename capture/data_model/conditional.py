@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from ...ir.dataclass import dataclass
-from ...ir.graph.effects import root
+from ...ir.graph.effects import is_fresh, root, writes
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
@@ -118,8 +118,10 @@ def _open(m: Machine, frame: Frame, head: int, place: Any, taken: Any, depth: in
     if not isinstance(symbol, Symbol):
         return False
     state = _State(m, frame, head, depth)
+    state.chosen = [_Chosen(m, value) for value in state.replaceable(m)]
     m.open_bodies.append(Open(frame, head, place, state))
-    conditional.begin(m.tracer, symbol, m.users_line, state.ghosts())
+    ghosts = [*state.ghosts(), *(one.ghost for one in state.chosen)]
+    conditional.begin(m.tracer, symbol, m.users_line, ghosts)
     return True
 
 
@@ -134,11 +136,12 @@ def joined(m: Machine, frame: Frame, head: int) -> None:
         written = one.row is not None and _is_written(one.row)
         if written or not one.state.is_kept(m):
             give_up(m)
+        replaced = one.state.replace(m)
         m.open_bodies.pop()
         m.numbers.places, m.numbers.masks = one.state.numbers
         m.activity += 1
         m.has_bodies.add(one.place)
-        conditional.end(m.tracer, m.users_line)
+        conditional.end(m.tracer, m.users_line, replaced)
 
 
 def forget(m: Machine) -> bool:
@@ -180,7 +183,11 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
     _, nodes = m.root_tracer.values()
     results = [value.ghost._node for value in outputs]
     # A backward in the frame runs through all bodies.
-    if m.root_tracer.spends or not conditional.is_apart(nodes, results, read):
+    if (
+        m.root_tracer.spends
+        or not conditional.is_apart(nodes, results, read)
+        or (m.chosen and not _are_apart(m.chosen, nodes, results))
+    ):
         _give_all_up(m)
 
 
@@ -202,11 +209,91 @@ def _give_all_up(m: Machine) -> NoReturn:
     raise Restart
 
 
+# -- tensors that a body replaces
+
+
+class _Chosen:
+    """A local's tensor, or the one that takes its place in a body: memory of the graph, which the
+    body overwrites (`h = layer(h)`).
+
+    In eager mode it is one of both. So nothing may write to any of them from then on, or compare
+    their identities, and only one of them may leave the graph (`_are_apart`).
+    """
+
+    def __init__(self, m: Machine, before: Tensor) -> None:
+        self.before = before
+        self.ghost = m.tracer.run(_copied, (before.ghost,), where=m.users_line)
+        self.after: Any = None
+        self.nodes: set[Node] = set()  # those that overwrite it
+
+    def becomes(self, m: Machine, after: Any) -> Tensor | None:
+        """The value of the local behind the body; None if another tensor cannot be that."""
+        if not isinstance(after, Tensor) or not _is_plain(m, after):
+            return None
+        before, ghost = self.before.ghost, after.ghost
+        if _layout(ghost) != _layout(self.ghost) or _layout(before) != _layout(self.ghost):
+            return None
+        tracked = conditional.is_always_tracked(m.root_tracer, ghost)
+        if before.requires_grad and not (ghost.requires_grad and tracked):
+            return None  # whether it has a history would be two questions
+        if ghost.requires_grad and not torch.is_grad_enabled():
+            return None
+        nodes = m.root_tracer.values()[1]
+        known = len(nodes)
+        self.after = after
+        m.tracer.run(_overwrite, (self.ghost, ghost), where=m.users_line)
+        self.nodes = set(m.root_tracer.values()[1][known:])
+        m.chosen.append(self)
+        return m.heap.tensor(self.ghost)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone()
+
+
+def _overwrite(tensor: torch.Tensor, by: torch.Tensor) -> None:
+    tensor.copy_(by)
+
+
+def _layout(ghost: Any) -> Any:
+    meta = ghost._node.meta
+    return meta.shape, meta.stride, meta.dtype, meta.device
+
+
+def _is_plain(m: Machine, value: Tensor) -> bool:
+    """Whether this is a tensor of torch's own class, without lazy bits."""
+    ghost = value.ghost
+    plain = value.cls is torch.Tensor and m.tracer.owns(ghost)
+    return plain and not (ghost.is_conj() or ghost.is_neg())
+
+
+def _are_apart(chosen: list[_Chosen], nodes: list[Node], outputs: list[Node]) -> bool:
+    """Whether nobody can tell a chosen tensor from a copy of it: see `_Chosen`."""
+    together: dict[Node, set[Node]] = {}
+    copies = {node: one for one in chosen for node in one.nodes}
+    for node in nodes:
+        one = copies.get(node)
+        if one is None:
+            if any(len(together.get(root(target), ())) > 1 for target in writes(node)):
+                return False
+            continue
+        some = {root(each.ghost._node) for each in (one, one.before, one.after)}
+        whole = some.union(*(together.get(each, ()) for each in some))
+        together |= dict.fromkeys(whole, whole)
+    left = {root(node) for node in outputs}
+    for node in left & together.keys():
+        whole = together[node]
+        if len(whole & left) > 1 or any(not is_fresh(one) for one in whole):
+            return False
+    return True
+
+
 class _State:
     """What a body must leave as it is: the values of the frames, and what they contain."""
 
     def __init__(self, m: Machine, frame: Frame, head: int, depth: int) -> None:
         self.frame = frame
+        self.chosen: list[_Chosen] = []
         self.stacks = [list(map(id, one.stack)) for one in m.frames]
         self.stacks[-1] = self.stacks[-1][:depth]
         self.contents: dict[int, tuple[Value, Any]] = {}
@@ -222,6 +309,34 @@ class _State:
         for one in m.frames:
             roots += dict.values(one.locals)
         self._add(roots)
+
+    def replaceable(self, m: Machine) -> list[Tensor]:
+        """The tensors of locals that the body may replace."""
+        found: dict[int, Tensor] = {}
+        for value in self.locals.values():
+            if isinstance(value, Tensor) and _is_plain(m, value):
+                if torch.is_grad_enabled() or not value.ghost.requires_grad:
+                    found[id(value)] = value
+        return list(found.values())
+
+    def replace(self, m: Machine) -> list[Any]:
+        """Give the locals that the body has replaced their values behind it; begin again if there
+        is none. The tensors of these values."""
+        known: dict[int, tuple[Any, Tensor]] = {}
+        for name, before in self.locals.items():
+            after = self.frame.locals.get(name)
+            if after is before:
+                continue
+            if id(before) not in known:
+                one = next(one for one in self.chosen if one.before is before)
+                made = one.becomes(m, after)
+                known[id(before)] = after, made or give_up(m)
+            if known[id(before)][0] is not after:
+                give_up(m)
+            self.frame.locals[name] = known[id(before)][1]
+        if len({id(after) for after, _ in known.values()}) < len(known):
+            give_up(m)
+        return [made.ghost for _, made in known.values()]
 
     def ghosts(self) -> list[Any]:
         """The tensors, but for those that the frame has not written to."""
@@ -241,8 +356,10 @@ class _State:
     def is_kept(self, m: Machine) -> bool:
         if self.stacks != [list(map(id, one.stack)) for one in m.frames]:
             return False
-        if any(self.frame.locals.get(name) is not value for name, value in self.locals.items()):
-            return False
+        chosen = {id(one.before) for one in self.chosen}
+        for name, value in self.locals.items():
+            if self.frame.locals.get(name) is not value and id(value) not in chosen:
+                return False
         if self.done != _done(m) or any(
             isinstance(one, Array) for one, _ in self.contents.values()
         ):

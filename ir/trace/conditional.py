@@ -58,8 +58,9 @@ def begin(
     recorder.owner.spans.append(Span(taken, _sequence_number(), before))
 
 
-def end(tracer: Tracer, where: Location | None) -> None:
-    """End the innermost part."""
+def end(tracer: Tracer, where: Location | None, replaced: Iterable[Ghost] = ()) -> None:
+    """End the innermost part. `replaced`: tensors that it has overwritten as a whole, of which
+    nothing has read the values before."""
     recorder = tracer._recorder
     recorder.owner.parts.pop()
     recorder.nodes.append(Node("call", end_only_if, name=f"part_{len(recorder.nodes)}"))
@@ -70,6 +71,7 @@ def end(tracer: Tracer, where: Location | None) -> None:
         now = _edge(ghost)
         if now is not None and now != edge:
             span.changed[now] = edge
+    span.replaced = {edge for one in replaced if (edge := _edge(one)) is not None}
     span.before = []
 
 

@@ -26,7 +26,7 @@ from ..errors import CannotTrace
 from ..graph.effects import uses
 from ..graph.nodes import Node
 from ..own_hooks import put_on
-from ..symbolic.expr import add, mul
+from ..symbolic.expr import add, mul, sub
 from .conditional import end_only_if, only_if, places
 from .ghost import Ghost, Store, make_ghost
 from .inner_results import edge_of, nodes_behind
@@ -39,7 +39,9 @@ aten = torch.ops.aten
 # Alternatives of one condition. There are few, unless parts follow on each other without a way
 # around them.
 _MOST = 256
-# Names of numbers that must not be zero, and (as ints) results whose gradient has to be there.
+# Names of numbers that must not be zero (behind `_NOT`: that must be), and (as ints) results whose
+# gradient has to be there.
+_NOT = "not "
 _Terms = frozenset[frozenset[Any]]
 _ALWAYS: _Terms = frozenset([frozenset()])
 _NEVER: _Terms = frozenset()
@@ -55,12 +57,28 @@ class _NotKnown(CannotTrace):
 def _least(terms: Iterable[frozenset[Any]]) -> _Terms:
     """The terms without those that others imply."""
     kept: list[frozenset[Any]] = []
-    for term in sorted(set(terms), key=len):
-        if not any(one <= term for one in kept):
-            kept.append(term)
+    pending = sorted(set(terms), key=len, reverse=True)
+    while pending:
+        term = pending.pop()
+        if any(one <= term for one in kept) or any(_inverse(one) in term for one in term):
+            continue
+        met = [*kept]
+        kept = [one for one in kept if not term <= one] + [term]
+        # "a and b, or a and not b" is a.
+        for other in met:
+            apart = term ^ other
+            if len(apart) == 2 and _inverse(next(iter(apart))) in apart:
+                pending.append(term & other)
     if len(kept) > _MOST:
         raise _NotKnown("too many ways")
     return frozenset(kept)
+
+
+def _inverse(name: Any) -> Any:
+    """The name of the opposite of a condition on a number."""
+    if type(name) is int:
+        return None
+    return name.removeprefix(_NOT) if name.startswith(_NOT) else _NOT + name
 
 
 def _and(terms: _Terms, symbols: Iterable[Any]) -> _Terms:
@@ -96,7 +114,9 @@ class Conditions:
         ]
         self.inside = places(self.functions, spans)
         self.spans = spans
-        self.symbols = {span.taken.name: span.taken for span in spans}
+        self.symbols: dict[str, Any] = {span.taken.name: span.taken for span in spans}
+        # Such a number is the truth of a tensor, 0 or 1.
+        self.symbols |= {_NOT + span.taken.name: sub(1, span.taken) for span in spans}
         self.needed: dict[Any, _Terms] = {}  # for each node what its gradients depend on
         # the same where what comes before an inner result depends on its gradient alone
         self.parted: dict[Any, _Terms] = {}
@@ -134,16 +154,28 @@ class Conditions:
                 raise _NotKnown("one changes a result that others depend on")
         terms = self.needed.get(function, _NEVER), self.parted.get(function, _NEVER)
         for span in self.inside[function]:
-            for (after, _), before in span.changed.items():
-                if after is function and before is not None:
-                    self._need(before[0], *terms)
+            for edge, before in span.changed.items():
+                if edge[0] is function and before is not None:
+                    past = [_NOT + span.taken.name] if edge in span.replaced else []
+                    self._need(before[0], *(_and(one, past) for one in terms))
 
     def _done(self, function: Any, made: Sequence[Any]) -> None:
         symbols = [span.taken.name for span in self.inside[function]]
         terms = self.runs(function), _and(self.parted.get(function, _NEVER), symbols)
-        for (to, _), one in zip(function.next_functions, made, strict=True):
-            if to is not None and one is not None:
-                self._need(to, *terms)
+        past = self.past(function)
+        for edge, one in zip(function.next_functions, made, strict=True):
+            if edge[0] is not None and one is not None and (past is None or edge != past[1]):
+                self._need(edge[0], *terms)
+
+    def past(self, function: Any) -> tuple[Span, Edge] | None:
+        """For a node that overwrites a whole tensor in a part (`Span.replaced`): that part, and
+        what made the tensor before."""
+        for span in self.inside.get(function, ()):
+            for edge in span.replaced:
+                before = span.changed.get(edge) if edge[0] is function else None
+                if before is not None:
+                    return span, before
+        return None
 
     def runs(self, function: Any) -> _Terms:
         """When a node runs."""
@@ -274,11 +306,15 @@ class Recorded:
         block = self.blocks[-1]
         block.nodes += self._new()
         found = []
+        past = self.conditions.past(function)
         for edge, one in zip(function.next_functions, made, strict=True):
             if one is None or edge[0] is None:
                 found.append(one)
                 continue
-            value, when = self._passing(function, edge, one, block)
+            if past is not None and edge == past[1]:
+                value, when = self._past(function, past[0], edge)
+            else:
+                value, when = self._passing(function, edge, one, block)
             wanted = self.conditions.exists(edge[0])
             if when != wanted:
                 value = self._widened(edge, value, when, wanted, block)
@@ -354,6 +390,12 @@ class Recorded:
             self._write(block, when, aten.copy_.default, copy, one._node)
             one, when = self._ghost(copy), existing
         return one, when
+
+    def _past(self, function: Any, span: Span, edge: Edge) -> tuple[Any, When]:
+        """The gradient of a tensor that a part overwrites, if the part did not run."""
+        self.passed.add((id(span), edge))
+        terms = _and(self.conditions.needed[function], [_NOT + span.taken.name])
+        return self.arrived[function, 0], _ordered(_of_data(terms))
 
     def _widened(self, edge: Edge, one: Any, when: When, wanted: When, block: _Block) -> Any:
         """A gradient where one has to exist more often: it is added to zeros. None if it has been

@@ -51,6 +51,8 @@ class Span:
     first    the sequence number of autograd where the part begins; `last`: where it ends
     before   tensors from before the part, and what made them then
     changed  what made the tensors that the part wrote, after it -> before it (None: no gradient)
+    replaced those of `changed` whose part has overwritten all that was there before: where it ran,
+             no gradient passes to that
     """
 
     taken: Symbol
@@ -58,6 +60,7 @@ class Span:
     before: list[tuple[Any, Edge | None]]
     last: int = -1
     changed: dict[Edge, Edge | None] = field(default_factory=dict)
+    replaced: set[Edge] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ...ir.trace.output_views import pieces_of
 from . import custom_function
 
 # Conditions, of which one must hold: results that must have a gradient, and numbers of the backward
-# that must not be zero, by position.
+# that must not be zero, by position (`~position`: that must be).
 When = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
@@ -178,4 +178,6 @@ def _needed(when: When, missing: Collection[int] = ()) -> list[tuple[int, ...]]:
 
 
 def _holds(needed: Sequence[tuple[int, ...]], numbers: Sequence[Any]) -> bool:
-    return any(all(numbers[at] for at in some) for some in needed)
+    return any(
+        all(numbers[at] if at >= 0 else not numbers[~at] for at in some) for some in needed
+    )
