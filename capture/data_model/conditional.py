@@ -13,6 +13,7 @@ again, and the branch is an ordinary one (`Machine.not_skipped`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -28,8 +29,9 @@ from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
 from ..bytecode.liveness import WRITES, live_locals
 from ..values.frames import Frame
+from ..values.symbolic_sizes import has_one_element
 from ..values.value import Array, Const, Iterator, Sequence, Tensor, Value
-from .value_questions import constant, data_numbers
+from .value_questions import constant, data_numbers, may_ask
 
 if TYPE_CHECKING:
     from ...ir.graph.nodes import Graph
@@ -43,58 +45,127 @@ _MOST_ROWS, _MOST_STEPS = 64, 512
 class Open:
     """A body, or (without `state`) a loop over rows.
 
-    `head`: the loop's first instruction; `row`: the row that a body is for.
+    `head`: the instruction behind it, the loop's first one where it is the rest of a step; `start`:
+    the jump or loop that begins it; `row`: the row that it is for; `replaces`: whether it may
+    replace tensors of locals.
     """
 
     frame: Frame
     head: int
     place: tuple[int, int]
+    start: int
     state: Any = None
     row: Any = None
+    replaces: bool = True
 
 
 # -- branches
 
 
 def begin(m: Machine, frame: Frame, jump: Instr, tensor: Tensor) -> bool | None:
-    """The outcome to go on with, if the other one only goes on with the loop around it."""
+    """The outcome to go on with, if the other one only goes on where both meet."""
     place = place_of(frame.code, jump)
     if jump.target is None or place in m.not_skipped or not _may_begin(m, frame):
         return None
-    for skips, at in ((jump.arg == "true", jump.target), (jump.arg != "true", jump.index + 1)):
-        head = _loop_of(frame, jump, at)
-        if head is not None and frame.stack and isinstance(frame.stack[-1], Iterator):
-            # the number of a row is known
-            known = constant(m, tensor.ghost)
-            if known is not None:
-                return bool(known)
-            return _begun(m, frame, head, place, tensor.ghost, skips)
+    jumps, falls = (jump.target, jump.index + 1)
+    for skips, at, other in ((jump.arg == "true", jumps, falls), (jump.arg != "true", falls, jumps)):
+        join = _join(frame, jump, at, other)
+        if join is None:
+            continue
+        # the number of a row is known
+        known = constant(m, tensor.ghost)
+        if known is not None:
+            return bool(known)
+        in_loop = frame.decoded.instrs[join].op == "FOR_ITER"
+        asked = may_ask(m, tensor)
+        if in_loop:
+            if frame.stack and isinstance(frame.stack[-1], Iterator):
+                return _begun(m, frame, join, jump, tensor.ghost, skips, not asked)
+        elif not asked:
+            if join == at and _sets_truths(m, frame, join, other, tensor.ghost, not skips):
+                return skips
+            return _begun(m, frame, join, jump, tensor.ghost, skips, True)
     return None
 
 
-def _begun(m: Machine, frame: Frame, head: int, place: Any, ghost: Any, skips: bool) -> bool | None:
+def _begun(
+    m: Machine, frame: Frame, join: int, jump: Instr, ghost: Any, skips: bool, replaces: bool
+) -> bool | None:
+    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)):
+        return None
+    if not has_one_element(m, ghost):
+        return None
     if skips:
         ghost = m.tracer.run(torch.logical_not, (ghost,), where=m.users_line)
     elif ghost.dtype is not torch.bool:
         ghost = m.tracer.run(data_numbers().is_not_zero, (ghost,), where=m.users_line)
-    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)):
-        return None
     taken = data_numbers().truth(m, ghost)
-    return not skips if _open(m, frame, head, place, taken, len(frame.stack)) else None
+    body = Open(frame, join, place_of(frame.code, jump), replaces=replaces, start=jump.index)
+    return not skips if _open(m, body, taken, len(frame.stack)) else None
 
 
-def _loop_of(frame: Frame, jump: Instr, at: int) -> int | None:
-    """The head of the loop around a jump, if nothing comes before it at an instruction."""
+def _join(frame: Frame, jump: Instr, at: int, other: int) -> int | None:
+    """The instruction at which one side of a jump meets the other side, if nothing comes before it
+    there but constants for locals that nothing reads from then on: the head of the loop around the
+    jump, or an instruction behind the other side."""
     instrs = frame.decoded.instrs
-    for _ in range(4):
+    stored: set[Any] = set()
+    for _ in range(8):
         instr = instrs[at]
-        if instr.op == "FOR_ITER":
-            inside = instr.target is not None and at < jump.index < instr.target
-            return at if inside else None
-        if instr.op != "JUMP" or instr.target is None:
+        if _meet(instrs, jump, at, other):
+            live = live_locals(frame.decoded, at, suppressed=False)
+            return at if live.isdisjoint(stored) else None
+        if instr.op == "JUMP" and instr.target is not None:
+            at = instr.target
+        elif instr.op == "LOAD_CONST" and instrs[at + 1].op == "STORE_FAST":
+            stored.add(instrs[at + 1].arg)
+            at += 2
+        else:
             return None
-        at = instr.target
     return None
+
+
+def _meet(instrs: Sequence[Instr], jump: Instr, at: int, other: int) -> bool:
+    head = instrs[at]
+    if head.op == "FOR_ITER" and head.target is not None and at < jump.index < head.target:
+        return True
+    if not jump.index < other < at:
+        return False
+    last = instrs[at - 1]
+    falls = last.op not in ("JUMP", *_ENDS)
+    return falls or any(one.op == "JUMP" and one.target == at for one in instrs[other:at])
+
+
+_ENDS = ("RETURN_VALUE", "RAISE", "RERAISE")
+
+
+def _sets_truths(
+    m: Machine, frame: Frame, join: int, at: int, ghost: Any, when: bool
+) -> bool:
+    """Give locals the truth of a tensor where a branch that is taken at this outcome only stores
+    other truth values in them."""
+    instrs = frame.decoded.instrs[at:join]
+    pairs = list(zip(instrs[::2], instrs[1::2], strict=False))
+    if len(instrs) % 2 or not all(
+        load.op == "LOAD_CONST"
+        and type(load.arg) is bool
+        and store.op == "STORE_FAST"
+        and store.arg not in frame.decoded.cells
+        for load, store in pairs
+    ):
+        return False
+    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)) or not has_one_element(m, ghost):
+        return False
+    stored = {store.arg: load.arg for load, store in pairs}
+    for name, value in stored.items():
+        before = frame.locals.get(name)
+        if type(before) is not Const or type(before.value) is not bool:
+            return False
+    for name, value in stored.items():
+        if frame.locals[name].value is not value:
+            known = data_numbers().truth(m, ghost)
+            frame.locals[name] = known if value is when else data_numbers().inverted(m, known)
+    return True
 
 
 def _may_begin(m: Machine, frame: Frame) -> bool:
@@ -112,21 +183,22 @@ def _may_begin(m: Machine, frame: Frame) -> bool:
     return not (casts or m.tracer.regions is not None)
 
 
-def _open(m: Machine, frame: Frame, head: int, place: Any, taken: Any, depth: int) -> bool:
+def _open(m: Machine, body: Open, taken: Any, depth: int) -> bool:
     """Begin a part that runs if this truth value of the graph holds."""
     symbol = m.facts.form(taken.expr)
     if not isinstance(symbol, Symbol):
         return False
-    state = _State(m, frame, head, depth)
-    state.chosen = [_Chosen(m, value) for value in state.replaceable(m)]
-    m.open_bodies.append(Open(frame, head, place, state))
+    body.state = state = _State(m, body, depth)
+    if body.replaces:
+        state.chosen = [_Chosen(m, value) for value in state.replaceable(m)]
+    m.open_bodies.append(body)
     ghosts = [*state.ghosts(), *(one.ghost for one in state.chosen)]
     conditional.begin(m.tracer, symbol, m.users_line, ghosts)
     return True
 
 
 def joined(m: Machine, frame: Frame, head: int) -> None:
-    """Close the bodies that end where a loop goes on."""
+    """Close the bodies that end at an instruction."""
     while m.open_bodies and m.open_bodies[-1].state is not None:
         one = m.open_bodies[-1]
         if one.frame is not frame or one.head != head:
@@ -291,19 +363,22 @@ def _are_apart(chosen: list[_Chosen], nodes: list[Node], outputs: list[Node]) ->
 class _State:
     """What a body must leave as it is: the values of the frames, and what they contain."""
 
-    def __init__(self, m: Machine, frame: Frame, head: int, depth: int) -> None:
-        self.frame = frame
+    def __init__(self, m: Machine, body: Open, depth: int) -> None:
+        self.frame = frame = body.frame
         self.chosen: list[_Chosen] = []
         self.stacks = [list(map(id, one.stack)) for one in m.frames]
         self.stacks[-1] = self.stacks[-1][:depth]
         self.contents: dict[int, tuple[Value, Any]] = {}
         self.numbers = dict(m.numbers.places), dict(m.numbers.masks)
         self.done = _done(m)
-        end = frame.decoded.instrs[head].target
-        inside = frame.decoded.instrs[head + 1 : end]
+        head = frame.decoded.instrs[body.head]
+        first, end = body.start, body.head
+        if head.op == "FOR_ITER" and body.head <= body.start:
+            first, end = body.head, head.target  # type: ignore[assignment]
+        inside = frame.decoded.instrs[first + 1 : end]
         stored = {one.arg for one in inside if one.op in WRITES}
         # Where a `with` block suppresses an exception, the walk begins again (`refuse`).
-        live = live_locals(frame.decoded, head, suppressed=False) & stored
+        live = live_locals(frame.decoded, body.head, suppressed=False) & stored
         self.locals = {name: frame.locals.get(name) for name in live}
         roots = [*_values(m), *[v for one in m.frames for v in [*one.stack, *one.cells.values()]]]
         for one in m.frames:
@@ -491,7 +566,7 @@ def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
     made = _steps(m, vector, length, (1,) if column is None else ())
     if made is None:
         return None
-    m.open_bodies.append(Open(frame, head.index, place))
+    m.open_bodies.append(Open(frame, head.index, place, head.index))
     m.has_bodies.add(place)
     m.row_steps += length
     positions, chosen = made
@@ -556,7 +631,7 @@ def begin_step(m: Machine, frame: Frame, head: Instr, iterator: Iterator) -> Non
     """Begin the body of a step of such a loop."""
     chosen, after = iterator.parts
     place, depth = place_of(frame.code, head), len(frame.stack) - 1
-    if not _open(m, frame, head.index, place, chosen[after - 1], depth):
+    if not _open(m, Open(frame, head.index, place, head.index), chosen[after - 1], depth):
         give_up(m)
     row = frame.peek(1)
     m.open_bodies[-1].row = row.ghost if isinstance(row, Tensor) else None

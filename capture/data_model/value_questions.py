@@ -136,6 +136,18 @@ def of_sizes(m: Machine, value: Tensor) -> Const | None:
     return Const(found)
 
 
+def may_ask(m: Machine, value: Tensor) -> bool:
+    """Whether the truth of a tensor may be answered before the graph."""
+    part = _producing(m, value.ghost)
+    if part is None:
+        return False
+    origins = [m.tracer.origin(node.target) for node in part[0] if node.op == "input"]
+    return not any(
+        not isinstance(source, Source) or tensor is None or _varies(source, tensor)
+        for source, tensor in origins
+    )
+
+
 def _answer(m: Machine, value: Tensor, as_truth: bool, at: int = 0) -> Any:
     """The guarded answer; None if the read cannot be answered before the graph."""
     part = _producing(m, value.ghost)

@@ -375,8 +375,6 @@ def _get_iter(m: Machine, f: Frame, i: Instr) -> None:
 @handles("FOR_ITER")
 def _for_iter(m: Machine, f: Frame, i: Instr) -> None:
     iterator = f.peek(1)
-    if m.open_bodies:
-        conditional.joined(m, f, i.index)
     found = iterator if isinstance(iterator, Iterator) else outside_iterators.modelled(m, iterator)
     if found is None:
         begun = str(getattr(iterator, "source", "")).startswith(".stack")

@@ -27,7 +27,7 @@ from ...runtime.process.skipped_files import WALKED
 from ...runtime.process.wrappers import TORCH_FOLDER
 from ..breaks import Break, BreaksInside, MustBePython, PlainFrame, Thrown
 from ..bytecode.decoder import Instr
-from ..data_model import attributes, frame_inspection
+from ..data_model import attributes, conditional, frame_inspection
 from ..exact_type import is_kind
 from ..operations import calls, operators
 from ..operations import truth as truths
@@ -481,6 +481,8 @@ class Machine:
         handler = HANDLERS.get(instr.op)
         if handler is None:
             raise Break(*UNMODELLED.get(instr.op, ("GB101", f"instruction {instr.op}")))
+        if self.open_bodies:
+            conditional.joined(self, frame, instr.index)
         handler(self, frame, instr)
 
 
