@@ -21,6 +21,7 @@ import torch
 from ...ir.dataclass import dataclass
 from ...ir.graph.effects import is_fresh, root, writes
 from ...ir.graph.nodes import Node
+from ...ir.ops.checks import assumed
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
 from ...ir.trace.joint_graph import Declined
@@ -190,7 +191,7 @@ def _open(m: Machine, body: Open, taken: Any, depth: int) -> bool:
         return False
     body.state = state = _State(m, body, depth)
     if body.replaces:
-        state.chosen = [_Chosen(m, value) for value in state.replaceable(m)]
+        state.chosen = [_Chosen(m, value, symbol) for value in state.replaceable(m)]
     m.open_bodies.append(body)
     ghosts = [*state.ghosts(), *(one.ghost for one in state.chosen)]
     conditional.begin(m.tracer, symbol, m.users_line, ghosts)
@@ -258,8 +259,10 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
     if (
         m.root_tracer.spends
         or not conditional.is_apart(nodes, results, read)
-        or (m.chosen and not _are_apart(m.chosen, nodes, results))
     ):
+        _give_all_up(m)
+    ways = _apart(m.chosen, nodes, results) if m.chosen else []
+    if ways is None or not all(_leave_at(m, way) for way in ways):
         _give_all_up(m)
 
 
@@ -289,11 +292,12 @@ class _Chosen:
     body overwrites (`h = layer(h)`).
 
     In eager mode it is one of both. So nothing may write to any of them from then on, or compare
-    their identities, and only one of them may leave the graph (`_are_apart`).
+    their identities, and only one of them may leave the graph (`_apart`).
     """
 
-    def __init__(self, m: Machine, before: Tensor) -> None:
-        self.before = before
+    def __init__(self, m: Machine, before: Tensor, taken: Symbol) -> None:
+        self.before, self.taken = before, taken
+        self.nested = bool(m.open_bodies)
         self.ghost = m.tracer.run(_copied, (before.ghost,), where=m.users_line)
         self.after: Any = None
         self.nodes: set[Node] = set()  # those that overwrite it
@@ -339,25 +343,55 @@ def _is_plain(m: Machine, value: Tensor) -> bool:
     return plain and not (ghost.is_conj() or ghost.is_neg())
 
 
-def _are_apart(chosen: list[_Chosen], nodes: list[Node], outputs: list[Node]) -> bool:
-    """Whether nobody can tell a chosen tensor from a copy of it: see `_Chosen`."""
+# What must be known of numbers, all of it: whether each is zero.
+_Way = tuple[tuple[Symbol, bool], ...]
+_MOST_WAYS = 8
+
+
+def _apart(chosen: list[_Chosen], nodes: list[Node], outputs: list[Node]) -> list[_Way] | None:
+    """When somebody can tell a chosen tensor from a copy of it (see `_Chosen`): it is one that was
+    there before the graph. None: also at other times."""
     together: dict[Node, set[Node]] = {}
     copies = {node: one for one in chosen for node in one.nodes}
     for node in nodes:
         one = copies.get(node)
         if one is None:
             if any(len(together.get(root(target), ())) > 1 for target in writes(node)):
-                return False
+                return None
             continue
         some = {root(each.ghost._node) for each in (one, one.before, one.after)}
         whole = some.union(*(together.get(each, ()) for each in some))
         together |= dict.fromkeys(whole, whole)
     left = {root(node) for node in outputs}
-    for node in left & together.keys():
-        whole = together[node]
-        if len(whole & left) > 1 or any(not is_fresh(one) for one in whole):
-            return False
+    if any(len(together[node] & left) > 1 for node in left & together.keys()):
+        return None
+    ways: dict[Node, list[_Way]] = {}
+    for one in chosen:
+        before, after = (root(each.ghost._node) for each in (one.before, one.after))
+        found = [((one.taken, True), *way) for way in ways.get(before, _from_outside(before))]
+        found += [((one.taken, False), *way) for way in ways.get(after, _from_outside(after))]
+        if found and (one.nested or len(found) > _MOST_WAYS):
+            return None
+        ways[root(one.ghost._node)] = found
+    return [way for node in left for way in ways.get(node, ())]
+
+
+def _from_outside(node: Node) -> list[_Way]:
+    return [] if is_fresh(node) else [()]
+
+
+def _leave_at(m: Machine, way: _Way) -> bool:
+    """Record that Python runs the frame again if all of this holds."""
+    held = [m.numbers.read[symbol].ghost for symbol, _ in way]
+    if not all(map(m.tracer.owns, held)) or not m.may_check():
+        return False
+    m.tracer.run(_leaves, (held, [zero for _, zero in way]), where=m.users_line)
     return True
+
+
+def _leaves(numbers: list[torch.Tensor], zero: list[bool]) -> None:
+    found = [(one == 0) == is_zero for one, is_zero in zip(numbers, zero, strict=True)]
+    assumed(torch.stack(found).all(), False)
 
 
 class _State:
