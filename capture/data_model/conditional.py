@@ -69,7 +69,10 @@ def begin(m: Machine, frame: Frame, jump: Instr, tensor: Tensor) -> bool | None:
     if jump.target is None or place in m.not_skipped or not _may_begin(m, frame):
         return None
     jumps, falls = (jump.target, jump.index + 1)
-    for skips, at, other in ((jump.arg == "true", jumps, falls), (jump.arg != "true", falls, jumps)):
+    for skips, at, other in (
+        (jump.arg == "true", jumps, falls),
+        (jump.arg != "true", falls, jumps),
+    ):
         join = _join(frame, jump, at, other)
         if join is None:
             continue
@@ -140,9 +143,7 @@ def _meet(instrs: Sequence[Instr], jump: Instr, at: int, other: int) -> bool:
 _ENDS = ("RETURN_VALUE", "RAISE", "RERAISE")
 
 
-def _sets_truths(
-    m: Machine, frame: Frame, join: int, at: int, ghost: Any, when: bool
-) -> bool:
+def _sets_truths(m: Machine, frame: Frame, join: int, at: int, ghost: Any, when: bool) -> bool:
     """Give locals the truth of a tensor where a branch that is taken at this outcome only stores
     other truth values in them."""
     instrs = frame.decoded.instrs[at:join]
@@ -158,7 +159,7 @@ def _sets_truths(
     if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)) or not has_one_element(m, ghost):
         return False
     stored = {store.arg: load.arg for load, store in pairs}
-    for name, value in stored.items():
+    for name in stored:
         before = frame.locals.get(name)
         if type(before) is not Const or type(before.value) is not bool:
             return False
@@ -256,10 +257,7 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
     _, nodes = m.root_tracer.values()
     results = [value.ghost._node for value in outputs]
     # A backward in the frame runs through all bodies.
-    if (
-        m.root_tracer.spends
-        or not conditional.is_apart(nodes, results, read)
-    ):
+    if m.root_tracer.spends or not conditional.is_apart(nodes, results, read):
         _give_all_up(m)
     ways = _apart(m.chosen, nodes, results) if m.chosen else []
     if ways is None or not all(_leave_at(m, way) for way in ways):
@@ -301,6 +299,7 @@ class _Chosen:
         self.ghost = m.tracer.run(_copied, (before.ghost,), where=m.users_line)
         self.after: Any = None
         self.nodes: set[Node] = set()  # those that overwrite it
+        self.now: list[Any] = []  # what the tensors were behind the body
 
     def becomes(self, m: Machine, after: Any) -> Tensor | None:
         """The value of the local behind the body; None if another tensor cannot be that."""
@@ -314,21 +313,31 @@ class _Chosen:
             return None  # whether it has a history would be two questions
         if ghost.requires_grad and not torch.is_grad_enabled():
             return None
-        nodes = m.root_tracer.values()[1]
-        known = len(nodes)
         self.after = after
-        m.tracer.run(_overwrite, (self.ghost, ghost), where=m.users_line)
+        known = len(m.root_tracer.values()[1])
+        m.tracer.run(conditional.overwrite, (self.ghost, ghost), where=m.users_line)
         self.nodes = set(m.root_tracer.values()[1][known:])
+        self.now = self._now()
         m.chosen.append(self)
         return m.heap.tensor(self.ghost)
+
+    def roots(self) -> list[Node]:
+        """What made the memory of the tensors: of this one, the one before and the one after."""
+        return [root(node) for node, _ in self.now]
+
+    def is_assigned(self) -> bool:
+        """Whether one of the tensors has other values than behind the body."""
+        return any(
+            a is not b or v != w for (a, v), (b, w) in zip(self._now(), self.now, strict=True)
+        )
+
+    def _now(self) -> list[Any]:
+        some = (self, self.before, self.after)
+        return [(one.ghost._node, one.ghost._version) for one in some]
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
-
-
-def _overwrite(tensor: torch.Tensor, by: torch.Tensor) -> None:
-    tensor.copy_(by)
 
 
 def _layout(ghost: Any) -> Any:
@@ -351,28 +360,29 @@ _MOST_WAYS = 8
 def _apart(chosen: list[_Chosen], nodes: list[Node], outputs: list[Node]) -> list[_Way] | None:
     """When somebody can tell a chosen tensor from a copy of it (see `_Chosen`): it is one that was
     there before the graph. None: also at other times."""
+    if any(one.is_assigned() for one in chosen):
+        return None
     together: dict[Node, set[Node]] = {}
-    copies = {node: one for one in chosen for node in one.nodes}
+    overwriting = {node: one for one in chosen for node in one.nodes}
     for node in nodes:
-        one = copies.get(node)
+        one = overwriting.get(node)
         if one is None:
             if any(len(together.get(root(target), ())) > 1 for target in writes(node)):
                 return None
             continue
-        some = {root(each.ghost._node) for each in (one, one.before, one.after)}
-        whole = some.union(*(together.get(each, ()) for each in some))
+        whole = set(one.roots()).union(*(together.get(each, ()) for each in one.roots()))
         together |= dict.fromkeys(whole, whole)
     left = {root(node) for node in outputs}
     if any(len(together[node] & left) > 1 for node in left & together.keys()):
         return None
     ways: dict[Node, list[_Way]] = {}
     for one in chosen:
-        before, after = (root(each.ghost._node) for each in (one.before, one.after))
+        here, before, after = one.roots()
         found = [((one.taken, True), *way) for way in ways.get(before, _from_outside(before))]
         found += [((one.taken, False), *way) for way in ways.get(after, _from_outside(after))]
         if found and (one.nested or len(found) > _MOST_WAYS):
             return None
-        ways[root(one.ghost._node)] = found
+        ways[here] = found
     return [way for node in left for way in ways.get(node, ())]
 
 
@@ -421,11 +431,14 @@ class _State:
 
     def replaceable(self, m: Machine) -> list[Tensor]:
         """The tensors of locals that the body may replace."""
-        found: dict[int, Tensor] = {}
-        for value in self.locals.values():
-            if isinstance(value, Tensor) and _is_plain(m, value):
-                if torch.is_grad_enabled() or not value.ghost.requires_grad:
-                    found[id(value)] = value
+        keeps = torch.is_grad_enabled()
+        found = {
+            id(value): value
+            for value in self.locals.values()
+            if isinstance(value, Tensor)
+            and _is_plain(m, value)
+            and (keeps or not value.ghost.requires_grad)
+        }
         return list(found.values())
 
     def replace(self, m: Machine) -> list[Any]:

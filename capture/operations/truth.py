@@ -129,6 +129,8 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
         return False
     if type(left) is not type(right):
         return False
+    if m.chosen and isinstance(left, Tensor):
+        raise Break("GB121", "'is' of tensors that a branch may have replaced")
     if all(_is_empty_tuple(one) for one in (left, right)):
         return True
     # Two different Values are two objects now; if both came from outside, they may be one next

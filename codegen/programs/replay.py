@@ -17,7 +17,7 @@ from ...ir.graph.interpreter import changes_state
 from ...ir.graph.nodes import Graph, Ref
 from ...ir.symbolic.expr import Expr, Symbol, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
-from ...ir.trace.conditional import part_begins, part_ends, placeholder
+from ...ir.trace.conditional import overwrite, part_begins, part_ends, placeholder
 from ...runtime.errors import Unusual
 
 _LITERALS = (bool, int, str, type(None), type(...))
@@ -123,6 +123,9 @@ class Writer:
             for key, item in call.kwargs.items()
         ]  # fmt: skip
         line = f"{target}({', '.join(arguments)})"
+        if called is overwrite:
+            # Autograd gives no gradient to the tensor before, not even zeros.
+            line = " = ".join(arguments)
         if isinstance(call.results, dict):
             self.lines.append(f"    found = {line}")
             for key, item in call.results.items():

@@ -46,6 +46,11 @@ def part_ends() -> None:
     """The end of what the last `part_begins` that has none yet decides about."""
 
 
+def overwrite(tensor: torch.Tensor, by: torch.Tensor) -> None:
+    """Give a tensor that nothing else has the values of another one, whose name it may take."""
+    tensor.copy_(by)
+
+
 def begin(
     tracer: Tracer, taken: Symbol, where: Location | None, ghosts: Iterable[Ghost] = ()
 ) -> None:

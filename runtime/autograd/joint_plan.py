@@ -178,6 +178,4 @@ def _needed(when: When, missing: Collection[int] = ()) -> list[tuple[int, ...]]:
 
 
 def _holds(needed: Sequence[tuple[int, ...]], numbers: Sequence[Any]) -> bool:
-    return any(
-        all(numbers[at] if at >= 0 else not numbers[~at] for at in some) for some in needed
-    )
+    return any(all(numbers[at] if at >= 0 else not numbers[~at] for at in some) for some in needed)
