@@ -2,26 +2,26 @@
 
 A branch on tensor data in a loop would need a graph for each combination of outcomes. Where one way
 only goes on with the loop, and the other one changes nothing but memory of the graph until it does,
-both are one graph: a part that runs only if the number is not zero (`ir.trace.conditional`). So a
-loop over the rows of `nonzero()` of a vector is a loop over the positions of the vector, of which
-each step is such a part; the position is a constant there, for example of a list of modules.
+or tensors of locals (`replaced_tensors`), both are one graph: a part that runs only if the number
+is not zero (`ir.trace.conditional`). So a loop over the rows of `nonzero()` of a vector is a loop
+over the positions of the vector, of which each step is such a part; the position is a constant
+there, for example of a list of modules.
 
-`begin` opens a body at a jump, `begin_step` at a step of a loop; the next step closes it
-(`joined`). If the walk breaks or ends before, or if the body did something else, the walk begins
-again, and the branch is an ordinary one (`Machine.not_skipped`).
+`replaced_tensors.begin` opens a body at a jump, `begin_step` at a step of a loop; where both ways
+meet, it is closed (`joined`). If the walk breaks or ends before, or if the body did something else,
+the walk begins again, and the branch is an ordinary one (`Machine.not_skipped`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from ...ir.dataclass import dataclass
-from ...ir.graph.effects import is_fresh, root, writes
+from ...ir.graph.effects import root
 from ...ir.graph.nodes import Node
-from ...ir.ops.checks import assumed
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
 from ...ir.trace.joint_graph import Declined
@@ -30,9 +30,8 @@ from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
 from ..bytecode.liveness import WRITES, live_locals
 from ..values.frames import Frame
-from ..values.symbolic_sizes import has_one_element
 from ..values.value import Array, Const, Iterator, Sequence, Tensor, Value
-from .value_questions import constant, data_numbers, may_ask
+from .value_questions import data_numbers
 
 if TYPE_CHECKING:
     from ...ir.graph.nodes import Graph
@@ -47,8 +46,7 @@ class Open:
     """A body, or (without `state`) a loop over rows.
 
     `head`: the instruction behind it, the loop's first one where it is the rest of a step; `start`:
-    the jump or loop that begins it; `row`: the row that it is for; `replaces`: whether it may
-    replace tensors of locals.
+    the jump or loop that begins it; `row`: the row that it is for.
     """
 
     frame: Frame
@@ -57,120 +55,12 @@ class Open:
     start: int
     state: Any = None
     row: Any = None
-    replaces: bool = True
 
 
-# -- branches
+# -- bodies
 
 
-def begin(m: Machine, frame: Frame, jump: Instr, tensor: Tensor) -> bool | None:
-    """The outcome to go on with, if the other one only goes on where both meet."""
-    place = place_of(frame.code, jump)
-    if jump.target is None or place in m.not_skipped or not _may_begin(m, frame):
-        return None
-    jumps, falls = (jump.target, jump.index + 1)
-    for skips, at, other in (
-        (jump.arg == "true", jumps, falls),
-        (jump.arg != "true", falls, jumps),
-    ):
-        join = _join(frame, jump, at, other)
-        if join is None:
-            continue
-        # the number of a row is known
-        known = constant(m, tensor.ghost)
-        if known is not None:
-            return bool(known)
-        in_loop = frame.decoded.instrs[join].op == "FOR_ITER"
-        asked = may_ask(m, tensor)
-        if in_loop:
-            if frame.stack and isinstance(frame.stack[-1], Iterator):
-                return _begun(m, frame, join, jump, tensor.ghost, skips, not asked)
-        elif not asked:
-            if join == at and _sets_truths(m, frame, join, other, tensor.ghost, not skips):
-                return skips
-            return _begun(m, frame, join, jump, tensor.ghost, skips, True)
-    return None
-
-
-def _begun(
-    m: Machine, frame: Frame, join: int, jump: Instr, ghost: Any, skips: bool, replaces: bool
-) -> bool | None:
-    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)):
-        return None
-    if not has_one_element(m, ghost):
-        return None
-    if skips:
-        ghost = m.tracer.run(torch.logical_not, (ghost,), where=m.users_line)
-    elif ghost.dtype is not torch.bool:
-        ghost = m.tracer.run(data_numbers().is_not_zero, (ghost,), where=m.users_line)
-    taken = data_numbers().truth(m, ghost)
-    body = Open(frame, join, place_of(frame.code, jump), replaces=replaces, start=jump.index)
-    return not skips if _open(m, body, taken, len(frame.stack)) else None
-
-
-def _join(frame: Frame, jump: Instr, at: int, other: int) -> int | None:
-    """The instruction at which one side of a jump meets the other side, if nothing comes before it
-    there but constants for locals that nothing reads from then on: the head of the loop around the
-    jump, or an instruction behind the other side."""
-    instrs = frame.decoded.instrs
-    stored: set[Any] = set()
-    for _ in range(8):
-        instr = instrs[at]
-        if _meet(instrs, jump, at, other):
-            live = live_locals(frame.decoded, at, suppressed=False)
-            return at if live.isdisjoint(stored) else None
-        if instr.op == "JUMP" and instr.target is not None:
-            at = instr.target
-        elif instr.op == "LOAD_CONST" and instrs[at + 1].op == "STORE_FAST":
-            stored.add(instrs[at + 1].arg)
-            at += 2
-        else:
-            return None
-    return None
-
-
-def _meet(instrs: Sequence[Instr], jump: Instr, at: int, other: int) -> bool:
-    head = instrs[at]
-    if head.op == "FOR_ITER" and head.target is not None and at < jump.index < head.target:
-        return True
-    if not jump.index < other < at:
-        return False
-    last = instrs[at - 1]
-    falls = last.op not in ("JUMP", *_ENDS)
-    return falls or any(one.op == "JUMP" and one.target == at for one in instrs[other:at])
-
-
-_ENDS = ("RETURN_VALUE", "RAISE", "RERAISE")
-
-
-def _sets_truths(m: Machine, frame: Frame, join: int, at: int, ghost: Any, when: bool) -> bool:
-    """Give locals the truth of a tensor where a branch that is taken at this outcome only stores
-    other truth values in them."""
-    instrs = frame.decoded.instrs[at:join]
-    pairs = list(zip(instrs[::2], instrs[1::2], strict=False))
-    if len(instrs) % 2 or not all(
-        load.op == "LOAD_CONST"
-        and type(load.arg) is bool
-        and store.op == "STORE_FAST"
-        and store.arg not in frame.decoded.cells
-        for load, store in pairs
-    ):
-        return False
-    if not data_numbers().may_read(m, Tensor(ghost, torch.Tensor)) or not has_one_element(m, ghost):
-        return False
-    stored = {store.arg: load.arg for load, store in pairs}
-    for name in stored:
-        before = frame.locals.get(name)
-        if type(before) is not Const or type(before.value) is not bool:
-            return False
-    for name, value in stored.items():
-        if frame.locals[name].value is not value:
-            known = data_numbers().truth(m, ghost)
-            frame.locals[name] = known if value is when else data_numbers().inverted(m, known)
-    return True
-
-
-def _may_begin(m: Machine, frame: Frame) -> bool:
+def may_begin(m: Machine, frame: Frame) -> bool:
     if (
         frame.decoded.is_generator
         or m.inner
@@ -185,14 +75,23 @@ def _may_begin(m: Machine, frame: Frame) -> bool:
     return not (casts or m.tracer.regions is not None)
 
 
-def _open(m: Machine, body: Open, taken: Any, depth: int) -> bool:
-    """Begin a part that runs if this truth value of the graph holds."""
+def open_body(
+    m: Machine,
+    body: Open,
+    taken: Any,
+    depth: int,
+    choices: Callable[[_State, Symbol], list[Any]] | None = None,
+) -> bool:
+    """Begin a part that runs if this truth value of the graph holds.
+
+    `choices`: the tensors that the body may replace (see `replaced_tensors`).
+    """
     symbol = m.facts.form(taken.expr)
     if not isinstance(symbol, Symbol):
         return False
     body.state = state = _State(m, body, depth)
-    if body.replaces:
-        state.chosen = [_Chosen(m, value, symbol) for value in state.replaceable(m)]
+    if choices is not None:
+        state.chosen = choices(state, symbol)
     m.open_bodies.append(body)
     ghosts = [*state.ghosts(), *(one.ghost for one in state.chosen)]
     conditional.begin(m.tracer, symbol, m.users_line, ghosts)
@@ -259,8 +158,7 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
     # A backward in the frame runs through all bodies.
     if m.root_tracer.spends or not conditional.is_apart(nodes, results, read):
         _give_all_up(m)
-    ways = _apart(m.chosen, nodes, results) if m.chosen else []
-    if ways is None or not all(_leave_at(m, way) for way in ways):
+    if m.chosen and not m.chosen.are_apart(m, nodes, results):
         _give_all_up(m)
 
 
@@ -282,134 +180,12 @@ def _give_all_up(m: Machine) -> NoReturn:
     raise Restart
 
 
-# -- tensors that a body replaces
-
-
-class _Chosen:
-    """A local's tensor, or the one that takes its place in a body: memory of the graph, which the
-    body overwrites (`h = layer(h)`).
-
-    In eager mode it is one of both. So nothing may write to any of them from then on, or compare
-    their identities, and only one of them may leave the graph (`_apart`).
-    """
-
-    def __init__(self, m: Machine, before: Tensor, taken: Symbol) -> None:
-        self.before, self.taken = before, taken
-        self.nested = bool(m.open_bodies)
-        self.ghost = m.tracer.run(_copied, (before.ghost,), where=m.users_line)
-        self.after: Any = None
-        self.nodes: set[Node] = set()  # those that overwrite it
-        self.now: list[Any] = []  # what the tensors were behind the body
-
-    def becomes(self, m: Machine, after: Any) -> Tensor | None:
-        """The value of the local behind the body; None if another tensor cannot be that."""
-        if not isinstance(after, Tensor) or not _is_plain(m, after):
-            return None
-        before, ghost = self.before.ghost, after.ghost
-        if _layout(ghost) != _layout(self.ghost) or _layout(before) != _layout(self.ghost):
-            return None
-        tracked = conditional.is_always_tracked(m.root_tracer, ghost)
-        if before.requires_grad and not (ghost.requires_grad and tracked):
-            return None  # whether it has a history would be two questions
-        if ghost.requires_grad and not torch.is_grad_enabled():
-            return None
-        self.after = after
-        known = len(m.root_tracer.values()[1])
-        m.tracer.run(conditional.overwrite, (self.ghost, ghost), where=m.users_line)
-        self.nodes = set(m.root_tracer.values()[1][known:])
-        self.now = self._now()
-        m.chosen.append(self)
-        return m.heap.tensor(self.ghost)
-
-    def roots(self) -> list[Node]:
-        """What made the memory of the tensors: of this one, the one before and the one after."""
-        return [root(node) for node, _ in self.now]
-
-    def is_assigned(self) -> bool:
-        """Whether one of the tensors has other values than behind the body."""
-        return any(
-            a is not b or v != w for (a, v), (b, w) in zip(self._now(), self.now, strict=True)
-        )
-
-    def _now(self) -> list[Any]:
-        some = (self, self.before, self.after)
-        return [(one.ghost._node, one.ghost._version) for one in some]
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.clone()
-
-
-def _layout(ghost: Any) -> Any:
-    meta = ghost._node.meta
-    return meta.shape, meta.stride, meta.dtype, meta.device
-
-
-def _is_plain(m: Machine, value: Tensor) -> bool:
-    """Whether this is a tensor of torch's own class, without lazy bits."""
-    ghost = value.ghost
-    plain = value.cls is torch.Tensor and m.tracer.owns(ghost)
-    return plain and not (ghost.is_conj() or ghost.is_neg())
-
-
-# What must be known of numbers, all of it: whether each is zero.
-_Way = tuple[tuple[Symbol, bool], ...]
-_MOST_WAYS = 8
-
-
-def _apart(chosen: list[_Chosen], nodes: list[Node], outputs: list[Node]) -> list[_Way] | None:
-    """When somebody can tell a chosen tensor from a copy of it (see `_Chosen`): it is one that was
-    there before the graph. None: also at other times."""
-    if any(one.is_assigned() for one in chosen):
-        return None
-    together: dict[Node, set[Node]] = {}
-    overwriting = {node: one for one in chosen for node in one.nodes}
-    for node in nodes:
-        one = overwriting.get(node)
-        if one is None:
-            if any(len(together.get(root(target), ())) > 1 for target in writes(node)):
-                return None
-            continue
-        whole = set(one.roots()).union(*(together.get(each, ()) for each in one.roots()))
-        together |= dict.fromkeys(whole, whole)
-    left = {root(node) for node in outputs}
-    if any(len(together[node] & left) > 1 for node in left & together.keys()):
-        return None
-    ways: dict[Node, list[_Way]] = {}
-    for one in chosen:
-        here, before, after = one.roots()
-        found = [((one.taken, True), *way) for way in ways.get(before, _from_outside(before))]
-        found += [((one.taken, False), *way) for way in ways.get(after, _from_outside(after))]
-        if found and (one.nested or len(found) > _MOST_WAYS):
-            return None
-        ways[here] = found
-    return [way for node in left for way in ways.get(node, ())]
-
-
-def _from_outside(node: Node) -> list[_Way]:
-    return [] if is_fresh(node) else [()]
-
-
-def _leave_at(m: Machine, way: _Way) -> bool:
-    """Record that Python runs the frame again if all of this holds."""
-    held = [m.numbers.read[symbol].ghost for symbol, _ in way]
-    if not all(map(m.tracer.owns, held)) or not m.may_check():
-        return False
-    m.tracer.run(_leaves, (held, [zero for _, zero in way]), where=m.users_line)
-    return True
-
-
-def _leaves(numbers: list[torch.Tensor], zero: list[bool]) -> None:
-    found = [(one == 0) == is_zero for one, is_zero in zip(numbers, zero, strict=True)]
-    assumed(torch.stack(found).all(), False)
-
-
 class _State:
     """What a body must leave as it is: the values of the frames, and what they contain."""
 
     def __init__(self, m: Machine, body: Open, depth: int) -> None:
         self.frame = frame = body.frame
-        self.chosen: list[_Chosen] = []
+        self.chosen: list[Any] = []
         self.stacks = [list(map(id, one.stack)) for one in m.frames]
         self.stacks[-1] = self.stacks[-1][:depth]
         self.contents: dict[int, tuple[Value, Any]] = {}
@@ -428,18 +204,6 @@ class _State:
         for one in m.frames:
             roots += dict.values(one.locals)
         self._add(roots)
-
-    def replaceable(self, m: Machine) -> list[Tensor]:
-        """The tensors of locals that the body may replace."""
-        keeps = torch.is_grad_enabled()
-        found = {
-            id(value): value
-            for value in self.locals.values()
-            if isinstance(value, Tensor)
-            and _is_plain(m, value)
-            and (keeps or not value.ghost.requires_grad)
-        }
-        return list(found.values())
 
     def replace(self, m: Machine) -> list[Any]:
         """Give the locals that the body has replaced their values behind it; begin again if there
@@ -561,7 +325,7 @@ def listed(m: Machine, value: Tensor) -> Sequence | None:
     frame = m.frames[-1]
     place = place_of(frame.code, frame.decoded.instrs[frame.pc - 1])
     node = _column(m, value.ghost)
-    if node is None or place in m.not_skipped or not _may_begin(m, frame):
+    if node is None or place in m.not_skipped or not may_begin(m, frame):
         return None
     vector = m.rows_of[node]
     if _length(m, vector) is None or _is_written(value.ghost, vector):
@@ -605,7 +369,7 @@ def rows(m: Machine, frame: Frame, value: Value) -> Iterator | None:
     column = _column(m, ghost)
     node = _whole(ghost._node) if column is None else column
     vector = m.rows_of.get(node)
-    if vector is None or place in m.not_skipped or not _may_begin(m, frame):
+    if vector is None or place in m.not_skipped or not may_begin(m, frame):
         return None
     length = _length(m, vector)
     if length is None or vector._node is not node.args[0] or _is_written(ghost, vector):
@@ -678,7 +442,7 @@ def begin_step(m: Machine, frame: Frame, head: Instr, iterator: Iterator) -> Non
     """Begin the body of a step of such a loop."""
     chosen, after = iterator.parts
     place, depth = place_of(frame.code, head), len(frame.stack) - 1
-    if not _open(m, Open(frame, head.index, place, head.index), chosen[after - 1], depth):
+    if not open_body(m, Open(frame, head.index, place, head.index), chosen[after - 1], depth):
         give_up(m)
     row = frame.peek(1)
     m.open_bodies[-1].row = row.ghost if isinstance(row, Tensor) else None

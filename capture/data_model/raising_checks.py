@@ -21,7 +21,7 @@ from ..values import symbolic_numbers
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Tensor, Value
-from . import conditional, data_numbers
+from . import data_numbers, replaced_tensors
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -45,7 +45,7 @@ def outcome(m: Machine, frame: Frame, jump: Instr, value: Value) -> bool | None:
         return usual
     raised = [_only_raises(frame.decoded, at) for at in (jump.target, jump.index + 1)]
     if raised[0] == raised[1]:
-        return conditional.begin(m, frame, jump, tensor)
+        return replaced_tensors.begin(m, frame, jump, tensor)
     expected = jumps != raised[0]
     return expected if not _caught(m, jump) and checked(m, tensor, expected) else None
 

@@ -126,7 +126,7 @@ class Machine:
         # them, and of those that are ordinary branches; `nonzero()` of a vector -> the vector.
         self.open_bodies: list[Any] = []
         self.has_bodies: set[Any] = set()
-        self.chosen: list[Any] = []  # tensors that bodies replace
+        self.chosen: Any = None  # tensors that bodies replace
         self.not_skipped: set[Any] = set()
         self.by_data: set[Any] = set()
         self.rows_of: dict[Any, Any] = {}
@@ -403,7 +403,7 @@ class Machine:
         self.numbers.places.clear()
         self.numbers.masks.clear()
         self.open_bodies.clear()
-        self.chosen.clear()
+        self.chosen = None
         self.rows_of.clear()
         self.positions.clear()
         self.numbers.called.clear()
