@@ -152,10 +152,18 @@ def _held(m: Machine, expr: Any) -> Any:
 def _computed(m: Machine, expr: Any) -> Any:
     """The tensor with a number, which the graph makes if the number is one that it has computed."""
     held = _held(m, expr)
-    if held is not None or kind_of(expr) != "int" or not _is_plain_trace(m):
+    if held is not None or not _is_plain_trace(m):
         return held
-    for symbol in symbols_of(expr):
+    symbols = symbols_of(expr)
+    if kind_of(expr) == "float":
+        # Random numbers of Python are arguments of the program.
+        if not isinstance(expr, Symbol) or not all(map(m.numbers.is_drawn, symbols)):
+            return None
+        return Tensor(m.tracer.run(_float_tensor, (expr,), where=m.users_line), torch.Tensor)
+    for symbol in symbols:
         if m.facts.symbols[symbol][0] == "data" and symbol not in m.numbers.read:
+            return None
+        if symbol in m.numbers.called and not m.numbers.is_drawn(symbol):
             return None
     return Tensor(m.tracer.run(_number_tensor, (expr,), where=m.users_line), torch.Tensor)
 
@@ -164,9 +172,17 @@ def _number_tensor(number: Any) -> torch.Tensor:
     return torch.ops.aten.scalar_tensor.default(number, dtype=torch.int64)
 
 
+def _float_tensor(number: Any) -> torch.Tensor:
+    return torch.ops.aten.scalar_tensor.default(number, dtype=torch.float64)
+
+
 def compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
     """A comparison of numbers, of which the graph reads one, as a truth value; None if torch would
     compare them otherwise than Python."""
+    if symbolic_numbers.DRAWN in m.not_skipped and any(
+        map(m.numbers.is_drawn, symbols_of((left, right)))
+    ):
+        return None
     sides = [one if type(one) in (int, float) else _computed(m, one) for one in (left, right)]
     kinds = {kind_of(left), kind_of(right)}
     if any(one is None for one in sides) or not _is_plain_trace(m):
@@ -180,7 +196,8 @@ def compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
     if "float" in kinds:
         given = [float(one) if type(one) is int else one for one in given]
     made = m.tracer.run(_compared, (symbol, *given), where=m.users_line)
-    return truth(m, made, COMPARED)
+    drawn = any(map(m.numbers.is_drawn, symbols_of((left, right))))
+    return truth(m, made, symbolic_numbers.DRAWN if drawn else COMPARED)
 
 
 def _compared(symbol: str, left: Any, right: Any) -> torch.Tensor:

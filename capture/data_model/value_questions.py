@@ -142,6 +142,8 @@ def may_ask(m: Machine, value: Tensor) -> bool:
     if part is None:
         return False
     origins = [m.tracer.origin(node.target) for node in part[0] if node.op == "input"]
+    if not symbols_of([(one.args, one.kwargs) for one in part[0]]).isdisjoint(m.numbers.called):
+        return False
     return not any(
         not isinstance(source, Source) or tensor is None or _varies(source, tensor)
         for source, tensor in origins

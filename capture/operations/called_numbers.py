@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.guards.sources import Source
 from .. import helpers
 from ..breaks import Break
+from ..data_model import value_questions
 from ..values import symbolic_numbers
 from ..values.containers import NotConstant, as_constants, sequence_items
 from ..values.effects import Called
@@ -54,6 +55,9 @@ def _called(
     symbol = m.facts.symbol(kind, like, origin, *bounds, called=what)
     value = SymbolicNumber(m, like, symbol)
     m.numbers.called[symbol] = value
+    if what == _RANDOM:
+        m.numbers.drawn.add(symbol)
+        m.numbers.compare = _compared
     m.numbers.varying.add(symbol)
     m.numbers.held[at] = value
     given = (Const(kind), Const(bounds), Obj(step), *items)
@@ -61,6 +65,10 @@ def _called(
         m, what, Called(helpers.number_from, given, tuple(named.items()), (), value, early, state)
     )
     return value
+
+
+def _compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
+    return value_questions.data_numbers().compared(m, symbol, left, right)  # type: ignore[no-any-return]
 
 
 def happens(m: Machine, what: str, effect: Called) -> None:

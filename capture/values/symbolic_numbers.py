@@ -12,7 +12,7 @@ well.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -36,7 +36,7 @@ from ...runtime.guards.relations import row_name
 from ...runtime.guards.rows import Row
 from ...runtime.guards.sources import Source
 from .. import helpers
-from ..breaks import Break
+from ..breaks import Break, Restart
 from .value import Const, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _COMPUTED = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv
 _SPECIAL = {"**": "pow", "<<": "mul", ">>": "floordiv", "&": "and", "|": "or", "^": "xor"}
 _NUMBERS = (int, float)
 _KEYS = 32  # the most keys that a number is compared with one by one
+DRAWN = "a comparison of a random number decides"
 WHOLE = 1 << 63  # guards and programs use ints of 64 bits
 
 
@@ -106,10 +107,16 @@ class _Numbers:
         self.compare: Callable[[Machine, str, Any, Any], Value | None] = lambda *_: None
         # results of functions that replacement code calls (see `operations.called_numbers`)
         self.called: dict[Symbol, SymbolicNumber] = {}
+        # those of them that are random numbers, which are drawn before the program
+        self.drawn: set[Symbol] = set()
         # adds these tensors to the outputs of the graph
         self.give: Callable[[Machine, list[Tensor]], None] = lambda m, outputs: None
         self.varying: set[Symbol] = set()
         self.sealed = False
+
+    def is_drawn(self, symbol: Symbol) -> bool:
+        """Whether this is a random number of Python."""
+        return symbol in self.drawn
 
 
 def rows(m: Machine) -> list[Row]:
@@ -195,9 +202,19 @@ def _refuse_data(m: Machine, expr: Any) -> None:
     """Break where a plain number is needed of one that is known only when the frame runs."""
     for symbol in symbols_of(expr):
         if symbol in m.numbers.read:
+            if m.numbers.truths.get(symbol) == DRAWN:
+                leave_drawn(m)
             raise Break("GB104", "a number from tensor data decides")
         if symbol in m.numbers.called:
             refuse(f"{m.facts.called[symbol]} decides")
+
+
+def leave_drawn(m: Machine) -> NoReturn:
+    """Begin again with comparisons of random numbers left to Python, which is faster where they
+    decide more than a part of the graph."""
+    m.not_skipped.add(DRAWN)
+    m.forget_steps()
+    raise Restart
 
 
 def refuse(what: str) -> None:
@@ -381,7 +398,10 @@ def compared(m: Machine, symbol: str, left: Value, right: Value) -> Value | None
 def truth(m: Machine, value: Const) -> bool:
     """bool(number)"""
     if is_truth(value):
-        refuse(m.numbers.truths[value.expr])  # type: ignore[attr-defined]
+        what = m.numbers.truths[value.expr]  # type: ignore[attr-defined]
+        if what == DRAWN:
+            leave_drawn(m)
+        refuse(what)
     if is_number(value):
         (expr,) = without_the_rest(m, _expr(m, value))  # type: ignore[arg-type]
         if varies(m, expr):

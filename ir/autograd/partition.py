@@ -396,6 +396,8 @@ class _Division:
             written=[],
             symbols={s: ("number", len(inputs) + k) for k, s in enumerate(numbers)},
             numbers=numbers,
+            # The forward has checked those on other numbers.
+            required=[one for one in graph.required if symbols_of((one.left, one.right)) <= used],
         )
         return _marked(drop_dead(made), when)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -83,6 +84,23 @@ def by_a_truth(model, h):
     return h
 
 
+def by_numbers_of_python(model, h):
+    for layer in model.layers:
+        if model.training and random.random() < 0.5:
+            continue
+        h = layer(h)
+    return h
+
+
+def by_numbers_of_numpy(model, h):
+    for layer in model.layers:
+        drawn = np.random.uniform(0, 1)
+        skips = model.training and drawn < 0.5
+        if not skips:
+            h = layer(h)
+    return h
+
+
 def without_a_loop(model, h):
     first, second, _ = model.layers
     if torch.rand([]) < 0.5:
@@ -103,6 +121,7 @@ def trained(step, dropout=0.0, calls=8, plain=False):
     for fn in (call, run):
         torch.manual_seed(1)
         random.seed(1)
+        np.random.seed(1)
         mine = []
         for _ in range(calls):
             model.zero_grad()
@@ -111,7 +130,7 @@ def trained(step, dropout=0.0, calls=8, plain=False):
             y.square().sum().backward()
             gradients = [one.grad for one in (x, *model.parameters())]
             mine.append(([y.detach(), *gradients], y is x, y.is_leaf, torch.get_rng_state()))
-        found.append((mine, random.getstate()))
+        found.append((mine, (random.getstate(), np.random.get_state()[2])))
     (eager, state), (compiled, state_after) = found
     assert state == state_after
     for (wanted, *facts, drawn), (got, *facts_after, drawn_after) in zip(
@@ -142,6 +161,14 @@ def test_a_flag_and_an_empty_way():
 
 def test_a_truth_that_is_tested_twice():
     is_whole(trained(by_a_truth, 0.4))
+
+
+def test_random_numbers_of_python():
+    is_whole(trained(by_numbers_of_python, 0.4))
+
+
+def test_random_numbers_of_numpy():
+    is_whole(trained(by_numbers_of_numpy))
 
 
 def test_branches_without_a_loop():
