@@ -55,7 +55,7 @@ def _called(
     symbol = m.facts.symbol(kind, like, origin, *bounds, called=what)
     value = SymbolicNumber(m, like, symbol)
     m.numbers.called[symbol] = value
-    if what == _RANDOM:
+    if what == RANDOM:
         m.numbers.drawn.add(symbol)
         m.numbers.compare = _compared
     m.numbers.varying.add(symbol)
