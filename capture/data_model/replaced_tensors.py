@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...ir.graph.effects import is_fresh, root, writes
+from ...ir.graph.effects import is_fresh, is_random, reads, root, writes
 from ...ir.graph.nodes import Node
 from ...ir.ops.checks import assumed
-from ...ir.symbolic.expr import Symbol
+from ...ir.symbolic.expr import Symbol, symbols_of
 from ...ir.trace import conditional as parts
 from ..bytecode.branches import place_of
 from ..bytecode.decoder import Instr
@@ -62,11 +62,24 @@ def begin(m: Machine, frame: Frame, jump: Instr, tensor: Tensor) -> bool | None:
         if in_loop:
             if frame.stack and isinstance(frame.stack[-1], Iterator):
                 return _begun(m, frame, join, jump, tensor.ghost, skips, not asked)
-        elif not asked:
+        elif not asked and _is_drawn(m, tensor.ghost._node):
             if join == at and _sets_truths(m, frame, join, other, tensor.ghost, not skips):
                 return skips
             return _begun(m, frame, join, jump, tensor.ghost, skips, True)
     return None
+
+
+def _is_drawn(m: Machine, node: Node) -> bool:
+    """Whether a value depends on random numbers: neither outcome is the usual one."""
+    pending, seen = [node], set[Node]()
+    while pending:
+        one = pending.pop()
+        if one not in seen:
+            seen.add(one)
+            if is_random(one) or not symbols_of([one.args, one.kwargs]).isdisjoint(m.numbers.drawn):
+                return True
+            pending += reads(one)
+    return False
 
 
 def _begun(
@@ -111,7 +124,8 @@ def _meet(instrs: Sequence[Instr], jump: Instr, at: int, other: int) -> bool:
     head = instrs[at]
     if head.op == "FOR_ITER" and head.target is not None and at < jump.index < head.target:
         return True
-    if not jump.index < other < at:
+    goes_on = head.op == "JUMP" and head.target is not None and head.target < at
+    if goes_on or not jump.index < other < at:
         return False
     last = instrs[at - 1]
     falls = last.op not in ("JUMP", *_ENDS)

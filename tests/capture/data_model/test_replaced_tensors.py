@@ -184,7 +184,7 @@ def test_the_argument_itself_if_all_are_skipped():
 def test_a_condition_of_a_product():
     def f(x):
         h = x.sin()
-        if (x @ h).cos() > 0:
+        if (x @ h).cos() > 0 * torch.rand([]):
             h = h * 2 + x
         return h + 1
 
@@ -207,9 +207,9 @@ def test_two_tensors_of_one_body():
 def test_a_branch_inside_of_another():
     def f(x):
         h = x.sin()
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = h + 1
-            if (x @ h).sin() > 0:
+            if (x @ h).sin() > 0 * torch.rand([]):
                 h = h * x
         return h - x
 
@@ -220,7 +220,7 @@ def test_a_branch_inside_of_another():
 def test_a_flag_that_is_true_before():
     def f(x):
         h, keeps = x.sin(), True
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             keeps = False
         if keeps:
             h = h * 3
@@ -233,7 +233,7 @@ def test_a_flag_that_is_true_before():
 def test_another_shape():
     def f(x):
         h = x.sin()
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = h[:2] * 2
         return h + 1
 
@@ -246,7 +246,7 @@ def test_a_write_behind_the_branch():
 
     def f(x):
         g = h = x.sin()
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = h * 2
         h.add_(1)
         return g * h
@@ -258,7 +258,7 @@ def test_a_write_behind_the_branch():
 def test_both_tensors_leave():
     def f(x):
         g = h = x.sin()
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = h * 2
         return g, h
 
@@ -269,7 +269,7 @@ def test_both_tensors_leave():
 def test_is_of_both_tensors():
     def f(x):
         g = h = x.sin()
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = h * 2
         return h + 1, g is h
 
@@ -280,7 +280,7 @@ def test_is_of_both_tensors():
 def test_an_effect_in_the_body():
     def f(x):
         h, seen = x.sin(), []
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = h * 2
             seen.append(1)
         return h + 1, seen
@@ -294,7 +294,7 @@ def test_a_body_without_a_history():
 
     def f(x, w):
         h = x.sin()
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = x.detach() * 2
         return h + w
 
@@ -309,7 +309,7 @@ def test_a_body_of_other_arguments():
 
     def f(x, v, w):
         h = v * 2
-        if (x @ x).cos() > 0:
+        if (x @ x).cos() > 0 * torch.rand([]):
             h = w.sin()
         return h + x
 
