@@ -507,8 +507,8 @@ class _Attempt:
             raise PlainFrame("GB132", f"{who} that is called here inspects this frame", stop.where)
         block = split_block(m)
         if block is not None and block.index not in self.forced:
-            reason = f"the autocast block caches casts of weights, and breaks: {stop.reason}"
-            self.forced[block.index] = Break("GB110", reason, f.decoded.instrs[block.index].where)
+            why = f"the autocast block caches casts of weights, and breaks: {stop.reason}"
+            self.forced[block.index] = Break("GB110", why, f.decoded.instrs[block.index].where)
             raise Restart
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
         self._only_direct()

@@ -316,7 +316,7 @@ class _Search:
         mine: list[Node] = []
         wanted: set[Node] = set()
         for node in reversed(nodes):
-            tangents = depends.get(root(node)) or unused.get(node, ())
+            tangents = depends.get(root(node)) or unused.get(node, frozenset())
             # what depends on no gradient belongs to those that read it
             if (
                 any(self.numbers[one] in members for one in tangents)

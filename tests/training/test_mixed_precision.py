@@ -153,7 +153,7 @@ def test_step_by_step(case: str, level: str) -> None:
             torch.testing.assert_close(p.grad, q.grad, equal_nan=True, **close)
             assert p.grad.dtype == q.grad.dtype
     report = jitted.report()
-    assert {one.code for one in report.breaks} <= ({"GB121", "GB104"} if enabled else set())
+    assert {one.code for one in report.breaks} <= ({"GB104", "GB105"} if enabled else set())
     assert "FB301" not in str(report)
 
 
