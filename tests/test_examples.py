@@ -36,8 +36,7 @@ PROBLEMS = {
     ],
     "changing_attribute": [("RC405", "torch.stack(self.seen)", "keep a sum and a count")],
     "numpy_conversion": [
-        ("GB104", "times.numpy()", "stay with torch"),
-        ("GB123", "np.multiply.outer(times.numpy(), self.frequencies)", "torch.outer"),
+        ("GB104", "np.multiply.outer(times.numpy(), self.frequencies)", "stay with torch"),
         ("GB123", "torch.from_numpy(np.concatenate([np.sin(phases), np.cos(phases)], axis=1))",
          "use torch.sin; use torch.cos; use torch.cat"),
     ],

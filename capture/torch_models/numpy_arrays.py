@@ -120,7 +120,10 @@ def evaluate(m: Machine, fn: Callable[..., Any], args: Args, kwargs: Kwargs) -> 
     try:
         known = [plain(m, value) for value in args]
         named = {name: plain(m, value) for name, value in kwargs.items()}
-    except NotConstant:
+    except (NotConstant, Break) as unknown:
+        # The report names torch's function of that name; of a tensor, what turns it into an array.
+        if isinstance(unknown, Break) and unknown.code != "GB123":
+            raise
         name = getattr(fn, "__name__", "a function")
         raise Break(
             "GB123", f"{name}() of a value that is not a constant or an array made here"

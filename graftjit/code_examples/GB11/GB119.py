@@ -1,5 +1,5 @@
-"""The number is drawn outside, and what it decides is passed in; where it has to vary within the
-part, torch's own generator stays in the graph.
+"""The numbers are drawn outside and passed in as a tensor; where they have to vary within the part,
+torch's own generator stays in the graph.
 """
 
 import random
@@ -15,19 +15,17 @@ random.seed(1)
 @jit
 def step(x):
     y = torch.sin(x)
-    if random.random() < 0.5:
-        y = -y
-    return y + 1
+    return y[random.sample(range(4), 2)] + 1
 
 
-print(step(torch.ones(2)))
+print(step(torch.ones(4)))
 
 
 # after
 @jit
-def step(x, sign):
+def step(x, at):
     y = torch.sin(x)
-    return y * sign + 1
+    return y[at] + 1
 
 
-print(step(torch.ones(2), torch.tensor(-1.0 if random.random() < 0.5 else 1.0)))
+print(step(torch.ones(4), torch.tensor(random.sample(range(4), 2))))
