@@ -98,6 +98,23 @@ def test_a_shared_node_leads_to_histories_that_only_other_results_depend_on() ->
     assert raised == [False, True]
 
 
+def test_a_hook_behind_a_shared_node_is_called_without_a_gradient() -> None:
+    """A hook of a tensor with a history, which only another result depends on, gets None, where eager mode does not call it."""
+
+    def heads(x: torch.Tensor, w: torch.Tensor) -> Any:
+        h = torch.tanh(x)
+        return h.exp(), h * h * w
+
+    found = []
+    for f in (heads, graftjit.jit(heads)):
+        x, w, heard = ones(), ones(), list[Any]()
+        before = w * w
+        before.register_hook(heard.append)
+        f(x, before)[0].sum().backward()
+        found.append(heard)
+    assert found == [[], [None]]
+
+
 class Shifted(torch.autograd.Function):
     """Its backward is not linear."""
 
