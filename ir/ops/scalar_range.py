@@ -82,6 +82,18 @@ def hold_to_dtype(op: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> 
         raise Unsupported("scalar", f"{op} converts {value} to {dtype}, which cannot hold it")
 
 
+_CONTINUOUS = frozenset({"normal_", "uniform_", "exponential_", "cauchy_", "log_normal_"})
+
+
+def hold_draws_to_dtype(op: Any, operands: tuple[Any, ...]) -> None:
+    """Raise Unsupported where an operator draws floats into a tensor of integers: torch finds that
+    only in a run, where a handler of the program must see it."""
+    if op._schema.name[6:] in _CONTINUOUS and type(operands[0]) is Node:
+        dtype = operands[0].meta.dtype
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise Unsupported("draws", f"{op} into a tensor of {dtype}")
+
+
 @cache
 def _numbers_of(op: Any) -> tuple[tuple[int, str], ...]:
     """(position, name) of the arguments that are numbers of any type."""

@@ -26,7 +26,7 @@ from ..location import Location
 from ..ops.infer import infer
 from ..ops.meta_kernels import pinned_all
 from ..ops.python_kernels import overridden
-from ..ops.scalar_range import hold_to_dtype
+from ..ops.scalar_range import hold_draws_to_dtype, hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
 from .autocast_cache import cached_cast, is_cached, is_kept
 from .ghost import Ghost, Owner, Store, make_ghost, owns_its_memory
@@ -144,6 +144,7 @@ class Recorder:
         hold_to_dtype(plan.op, operands, named)
         if plan.random:
             self.random = True
+            hold_draws_to_dtype(plan.op, operands)
         return ROUTES[plan.kind](self, plan, args, kwargs, operands, named)
 
     def _decompose(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

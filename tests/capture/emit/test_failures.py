@@ -197,3 +197,24 @@ def test_modes_set_for_good_before_a_failure():
         (torch.ones(3), i(IN)),
         [lambda: (torch.ones(3), i(OUT)), lambda: (torch.ones(3), i(IN))],
     )
+
+
+@agrees()
+def test_draws_of_floats_into_integers_are_caught():
+    """torch finds out when it draws, not by shapes and dtypes."""
+
+    def f(x, whole):
+        y, found = x + 1, []
+        for fill in (
+            torch.Tensor.normal_,
+            torch.Tensor.uniform_,
+            torch.Tensor.exponential_,
+            torch.Tensor.random_,
+        ):
+            try:
+                found.append((fill(whole) * 0).tolist())
+            except RuntimeError as error:
+                found.append(type(error).__name__)
+        return y, found
+
+    return f, (torch.ones(2), i(IN))
