@@ -3,9 +3,9 @@
 `if torch.rand([]) < p: continue`, `if not drop: h = layer(h)`: the other way is a body
 (`conditional`) that may write to memory of the graph, and replace tensors of locals by others of
 the same layout. Behind it, such a local is memory of the graph which begins as a copy of the tensor
-before, and which the body overwrites. In eager mode it is one of both tensors: `Choices.are_apart`
-makes sure that nobody can tell. A way that only stores truth values in locals needs no body: these
-are the truth of the condition.
+before, and which the body overwrites. In eager mode it is one of both tensors. `Choices.are_apart`
+checks that the program cannot see the difference. A way that only stores truth values in locals
+needs no body: the condition gives these values.
 
 `begin` is called for a jump by `raising_checks`.
 """
@@ -250,8 +250,8 @@ class Choices(list[_Chosen]):
     """All such tensors of a walk."""
 
     def are_apart(self, m: Machine, nodes: list[Node], outputs: list[Node]) -> bool:
-        """Whether nobody can tell them from copies; where they may be tensors from before the
-        graph, the program leaves such calls to Python."""
+        """Whether the program cannot tell them from copies. Calls in which one of them is a tensor
+        from before the graph are left to Python."""
         ways = _apart(self, nodes, outputs)
         return ways is not None and all(_leave_at(m, way) for way in ways)
 

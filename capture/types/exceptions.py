@@ -29,7 +29,7 @@ _OWN_STATE = (OSError, UnicodeError, ImportError, SyntaxError, SystemExit, BaseE
 _HEAP_TYPE = 1 << 9
 _STATE = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
 
-# What stands for a traceback: its content is unknown.
+# A traceback, whose content the walk does not know.
 TRACEBACK = Value()
 
 

@@ -97,9 +97,12 @@ class _Finder:
         for at, ghost in enumerate(self.outputs):
             self._follow(at, ghost)
         anew = list(map(self._is_anew, self.outputs, self.ways))
-        by_length = sorted(self.ways, key=len) if any(anew) else self.ways
-        for way in dict.fromkeys(map(tuple, by_length)):
-            self._note_views(way[::-1], anew[self.ways.index([*way])])
+        pairs = list(zip(self.ways, anew, strict=True))
+        if any(anew):  # a view comes before the views of it
+            pairs.sort(key=lambda pair: len(pair[0]))
+        for way, is_anew in pairs:
+            if not (is_anew and way[0] in self.copies):  # an output may be there twice
+                self._note_views(way[::-1], is_anew)
         for at, ghost in self.rewritten:
             self.pieces[ghost._node] = ghost
             self.found[ghost._node] = "input", at
@@ -167,9 +170,11 @@ class _Finder:
             return False
         function: Any = ghost.grad_fn
         for _ in way:
-            if function is None or function is before.grad_fn:
-                return function is None
-            function = function.next_functions[0][0] if function.next_functions else None
+            if function is before.grad_fn:
+                return False
+            if function is None or not function.next_functions:
+                return True
+            function = function.next_functions[0][0]
         return True
 
     def _note_views(self, way: Sequence[Node], anew: bool) -> None:
