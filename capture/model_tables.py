@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import distributions
+from torch.autograd.profiler import record_function
 from torch.nn.attention import sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _foreach_utils
@@ -96,6 +97,12 @@ LATE: dict[str, list[Any]] = {
         set_data,
     ],
     "models.parameters": [torch.nn.Parameter],
+    "models.profiler_labels": [
+        record_function.__init__,
+        record_function.__enter__,
+        record_function.__exit__,
+        torch.jit.annotate,
+    ],
     "data_model.raising_checks": [torch._assert_async, torch._check],
     "models.output": [
         print,

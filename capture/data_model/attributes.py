@@ -70,6 +70,9 @@ Missing = Callable[["Machine", Value, str], Value]
 # Classes of ours that replace C ones during a walk -> the break if the program needs the real
 # class.
 STAND_INS: dict[type, tuple[str, str]] = {}
+# Stand-ins whose real object replacement code can make -> its maker, and the attributes that the
+# maker takes.
+BUILT_BY_CALL: dict[type, tuple[Callable[..., Any], tuple[str, ...]]] = {}
 
 
 class NoAttribute(Thrown):

@@ -20,7 +20,7 @@ from ...runtime.guards.sources import Source
 from .. import helpers
 from ..breaks import Break, GeneratorLeaves
 from ..data_model import container_iterators
-from ..data_model.attributes import STAND_INS
+from ..data_model.attributes import BUILT_BY_CALL, STAND_INS
 from ..data_model.instance_dicts import InstanceDict
 from ..exact_type import is_kind
 from ..torch_models import numpy_arrays
@@ -256,6 +256,11 @@ def _held(e: Emitter, value: Held) -> None:
 def _instance(e: Emitter, value: Instance) -> None:
     if issubclass(value.cls.value, BaseException):  # type: ignore[attr-defined]
         exceptions.build(e, value)
+        return
+    if value.cls.value in BUILT_BY_CALL:  # type: ignore[attr-defined]
+        make, names = BUILT_BY_CALL[value.cls.value]  # type: ignore[attr-defined]
+        given = e.m.heap.overlay[value]
+        e.asm.call_const(make, *(functools.partial(e.push, given[name]) for name in names))
         return
     if value.cls.value in STAND_INS:  # type: ignore[attr-defined]
         raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]

@@ -27,31 +27,6 @@ if TYPE_CHECKING:
 
 
 # -- around a step ---------------------------------------------------------------------------------
-class Unrecorded:
-    """Replaces a profiler's label where no profiler sees it."""
-
-    def __init__(self, name: Any, args: Any = None) -> None:
-        self.name = name
-
-    def __enter__(self) -> Unrecorded:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        pass
-
-
-@models(torch.autograd.profiler.record_function)
-def _record_function(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    # An active profiler now does not predict later calls: an optimizer's own label is dropped in
-    # any case.
-    if m.frames[-1].code.co_filename != of_torch.__file__:
-        active = torch._C._autograd._profiler_enabled()
-        m.guard("equals", Source("context", None, torch._C._autograd._profiler_enabled), active)
-        if active:
-            raise Break("GB103", "a label for profilers")
-    return m.call(Obj(Unrecorded), args, kwargs)
-
-
 def _in_grad_mode(func: Any, args: Any, kwargs: Any) -> Any:
     """The body of the wrapper that `_use_grad_for_differentiable` makes around a step."""
     before = torch.is_grad_enabled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 
 import numpy as np
@@ -527,6 +528,55 @@ def test_labels_for_profilers_where_none_is_active():
                 return y * 2
 
     return f, (t(4, 3),)
+
+
+@agrees(breaks=0)
+def test_labels_for_profilers_as_decorators_and_objects():
+    def f(x, n):
+        @torch.profiler.record_function("decorated")
+        def inner(x):
+            return x + 1
+
+        label = torch.profiler.record_function(f"step {n}", args="more")
+        with label as entered:
+            y = inner(x) * n
+        kind = type(label), isinstance(label, torch.autograd.profiler.record_function)
+        return y, entered is label, label.name, label.args, kind, label.run_callbacks_on_exit
+
+    return f, (t(3), 2), [lambda *_: (t(3), 3), lambda *_: (t(3), 4)]
+
+
+@agrees()
+def test_a_break_inside_a_label_and_labels_that_leave_the_frame():
+    def f(x, kept):
+        with torch.profiler.record_function("outer") as label:
+            y = x + 1
+            gc.get_threshold()
+            y = y * 2
+        kept.append(label)
+        again = torch.profiler.record_function("again")
+        again.__enter__()
+        gc.get_threshold()
+        again.__exit__(None, None, None)
+        records = [type(one.record).__name__ for one in (kept[0], again)]
+        return y, kept[0].name, records, again
+
+    def same_label(result):
+        return (*result[:3], result[3].name, type(result[3].record).__name__)
+
+    return lambda x, kept: same_label(f(x, kept)), (t(3), [])
+
+
+@agrees()
+def test_a_label_left_without_being_entered():
+    def f(x):
+        try:
+            torch.profiler.record_function("never").__exit__(None, None, None)
+        except AssertionError as error:
+            return x + 1, str(error)
+        return x, None
+
+    return f, (t(3),)
 
 
 def test_an_active_profiler_sees_the_labels_of_the_program():
