@@ -224,8 +224,10 @@ def canonical(value: Any) -> Any:
         return (cls.__name__, tuple(canonical(element) for element in value))
     if cls is frozenset:
         return ("frozenset", frozenset(canonical(element) for element in value))
-    if cls is slice:
-        return ("slice", canonical(value.start), canonical(value.stop), canonical(value.step))
+    # Ranges that are equal may have other bounds: range(0, 3, 2) == range(0, 4, 2).
+    if cls is slice or cls is range:
+        parts = (value.start, value.stop, value.step)
+        return (cls.__name__, *(canonical(part) for part in parts))
     return ("object", id(value))
 
 

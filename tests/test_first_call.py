@@ -92,8 +92,7 @@ def test_inference_loads_only_what_it_needs(first):
 LATE = (
     "data_model.raising_checks",
     *("models.copies", "models.legacy"),
-    *("models.output", "models.parameters",
-    "models.profiler_labels", "models.warning_filters"),
+    *("models.output", "models.parameters", "models.profiler_labels", "models.warning_filters"),
     *("models.distributions", "operations.called_numbers", "operations.drawn_tensors"),
     *("operator_models.attention_backends", "operator_models.control_flow"),
     "operator_models.library_operators",

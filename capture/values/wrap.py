@@ -470,6 +470,11 @@ def _slice(m: Machine, value: Any, source: Source) -> Value:
     return Const(value, source=source)
 
 
+def _range(m: Machine, value: range, source: Source) -> Value:
+    m.guard("equals", source, value)
+    return Const(value, source=source)
+
+
 MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     torch.Tensor: _tensor,
     list: _sequence,
@@ -479,6 +484,7 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     set: _set,
     frozenset: _set,
     slice: _slice,
+    range: _range,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
     np.ndarray: _array,

@@ -48,7 +48,7 @@ ROW_KINDS: dict[str, str] = {
     "type": "type(value) is expected (a class)",
     "is": "value is expected (classes, functions, code objects, modules, None, singletons)",
     "equals": "same exact type and same value: None, bool, int, float (by bits), complex (by"
-    " bits), str, bytes, numpy's scalars (by bytes), Ellipsis, slices, torch"
+    " bits), str, bytes, numpy's scalars (by bytes), Ellipsis, slices, ranges, torch"
     " dtypes/devices/layouts/memory formats/Size and tuples/frozensets of those",
     "len": "len(value) == expected, read from the builtin list/tuple/dict/set/frozenset/deque/str"
     " part",

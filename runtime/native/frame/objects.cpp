@@ -215,6 +215,16 @@ PyObject *instance_dict(PyObject *object) {
     return own;
 }
 
+// Ranges that are equal may have other bounds: range(0, 3, 2) == range(0, 4, 2).
+static bool same_range(PyObject *left, PyObject *right) {
+    for (const char *name : {"start", "stop", "step"}) {
+        Ref a(PyObject_GetAttrString(left, name)), b(PyObject_GetAttrString(right, name));
+        if (!a || !b) PyErr_Clear();
+        if (!a || !b || !same_constant(a.get(), b.get())) return false;
+    }
+    return true;
+}
+
 bool same_constant(PyObject *left, PyObject *right) {
     if (left == right) return true;
     PyTypeObject *type = Py_TYPE(left);
@@ -238,6 +248,7 @@ bool same_constant(PyObject *left, PyObject *right) {
         return same_constant(a->start, b->start) && same_constant(a->stop, b->stop) &&
                same_constant(a->step, b->step);
     }
+    if (type == &PyRange_Type) return same_range(left, right);
     return is_array_scalar(type) && same_bytes(left, right);
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import itertools
 
+import torch
+
 import graftjit
 
 from ..harness import agrees, t
@@ -38,6 +40,25 @@ def test_slices():
         return a, b, c, items, (1, 2, 3)[1:], tuple(items)[::2]
 
     return f, (t(2), [1, 2, 3, 4])
+
+
+@agrees(breaks=0)
+def test_ranges_from_outside():
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.picked = range(1, 3)
+
+        def forward(self, states, more):
+            total = [states[i] * i for i in self.picked]
+            steps = iter(more)
+            first = next(steps)
+            facts = len(more), more[-1], 2 in more, more.step, more.index(first), more[::-1]
+            return sum(total), first, list(steps), facts, [*reversed(more)], more is self.picked
+
+    states = [t(2), t(2) + 1, t(2) + 2]
+    changes = [lambda *_: (states, more) for more in (range(4), range(0, 4, 2), range(0, 3, 2))]
+    return Layer(), (states, range(5)), changes
 
 
 @agrees(calls=2)

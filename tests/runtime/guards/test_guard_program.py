@@ -112,6 +112,7 @@ CONSTANTS: list[Any] = [
     ((0.0,), (-0.0,)), frozenset(), frozenset({1}), frozenset({1.0}), frozenset({True}), frozenset({1, "a"}),
     torch.float32, torch.float64, torch.strided, torch.channels_last, torch.Size([1, 2]), (1, 2),
     torch.device("cpu"), torch.device("cpu", 0), torch.device("meta"),
+    range(3), range(0, 3, 2), range(0, 4, 2), range(2**70), range(1, 3),
 ]  # fmt: skip
 
 

@@ -191,6 +191,7 @@ HOLDS = [
     ("equals", torch.Size([1, 2]), torch.Size([1, 2])),
     ("equals", frozenset([1, "a"]), frozenset([1, "a"])),
     ("equals", slice(None, 2), slice(None, 2)),
+    ("equals", range(0, 4, 2), range(0, 4, 2)),
     ("len", HostileList([1, 2]), 2),
     ("len", HostileDict(a=1), 1),
     ("len", collections.deque([1]), 1),
