@@ -9,6 +9,7 @@ from __future__ import annotations
 import _warnings
 import logging
 import sys
+import threading
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -318,6 +319,26 @@ def number_from(
     if type(found).__name__ != kind or not (low is None or low <= found <= high):
         raise ValueError(f"{step.__name__}() gives {found!r} instead of an usual {kind}")
     return found
+
+
+_DRAWN = threading.local()
+
+
+def first_drawn(step: Any, *args: Any, **kwargs: Any) -> Any:
+    """The first of the numbers in the list step(*args, **kwargs); `next_drawn` gives the others."""
+    first, *rest = step(*args, **kwargs)
+    _DRAWN.rest = iter(rest)
+    return first
+
+
+def next_drawn() -> Any:
+    """The next number of the last call of `first_drawn`."""
+    return next(_DRAWN.rest)
+
+
+def shuffled(generator: Any, numbers: list[Any]) -> list[Any]:
+    generator.shuffle(numbers)
+    return numbers
 
 
 def states_of(*generators: Any) -> list[tuple[Any, Any]]:

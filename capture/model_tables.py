@@ -72,6 +72,7 @@ _OF_GENERATORS = (
     *("random", "uniform", "gauss", "normalvariate", "lognormvariate", "expovariate"),
     *("betavariate", "gammavariate", "vonmisesvariate", "paretovariate", "weibullvariate"),
     *("triangular", "randint", "randrange", "getrandbits", "choice", "seed"),
+    *("sample", "choices", "shuffle"),
 )
 _SETTINGS: tuple[Any, ...] = (
     torch_checkpoint.set_checkpoint_early_stop,

@@ -124,7 +124,7 @@ _TABLE: tuple[Code, ...] = (
          "set it before the call of the compiled function"),
     Code("GB119", "random numbers outside of torch",
          "a random number decides which way the function goes, or random and numpy.random give"
-         " something else than one number",
+         " something else than numbers",
          "draw the numbers outside and pass them in, or use torch's generator"),
     Code("GB120", "iterator not modelled",
          "the object iterated over runs code of its own at each step",

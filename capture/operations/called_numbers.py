@@ -281,17 +281,86 @@ def _choice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if isinstance(value, Sequence):
         sequence_items(m, value)
     plain = _fixed(m, [value], {}, "choice")[0][0]
-    items: list[Any] = []
-    if type(plain) in (list, tuple, range) and len(plain) <= _MOST_CHOICES:
-        items += plain
-    kinds = set(map(type, items))
-    if len(kinds) != 1 or not kinds <= {int, float}:
-        raise Break("GB119", "choice() of what is not numbers of one type")
-    bounds = (min(items), max(items)) if kinds == {int} else (None, None)
-    if kinds == {int} and not -WHOLE <= min(items) <= max(items) < WHOLE:
-        raise Break("GB119", "choice() of ints of more than 64 bits")
+    like, bounds = _population("choice", plain)
     step = random.Random.choice
-    return _called(m, RANDOM, items[0], bounds, step, (receiver, value), {}, receiver)
+    return _called(m, RANDOM, like, bounds, step, (receiver, value), {}, receiver)
+
+
+def _population(name: str, plain: Any) -> tuple[float, tuple[int | None, int | None]]:
+    """One of the numbers among which is drawn, and the least and the greatest of ints."""
+    if type(plain) is range and plain:
+        kinds, ends = {int}, (plain[0], plain[-1])
+    else:
+        listed = type(plain) in (list, tuple) and len(plain) <= _MOST_CHOICES
+        kinds, ends = set(map(type, plain)) if listed else set(), plain
+    if len(kinds) != 1 or not kinds <= {int, float}:
+        raise Break("GB119", f"{name}() of what is not numbers of one type")
+    if kinds == {float}:
+        return plain[0], (None, None)
+    if not -WHOLE <= min(ends) <= max(ends) < WHOLE:
+        raise Break("GB119", f"{name}() of ints of more than 64 bits")
+    return ends[0], (min(ends), max(ends))
+
+
+# -- several numbers of one call -------------------------------------------------------------------
+_MOST_DRAWN = 64
+
+
+def _several(m: Machine, name: str, count: int, population: Any, call: Any) -> list[Value]:
+    """The numbers that step(*items, **named) gives in a list, for call = (step, items, named). The
+    first number's effect makes the call; each other one takes the next number of the list."""
+    step, (receiver, *items), named = call
+    like, bounds = _population(name, population)
+    if not 0 < count <= _MOST_DRAWN:
+        raise Break("GB119", f"{name}() of {count} numbers")
+    given = (Obj(step), receiver, *items)
+    first = _called(m, RANDOM, like, bounds, helpers.first_drawn, given, named, receiver)
+    more = range(count - 1)
+    return [first, *(_called(m, RANDOM, like, bounds, helpers.next_drawn, (), {}) for _ in more)]
+
+
+def _listed(m: Machine, values: Args) -> None:
+    for value in values:
+        if isinstance(value, Sequence):
+            sequence_items(m, value)
+
+
+def _list_of(name: str) -> Callable[..., Value]:
+    """The model of sample() or choices() among numbers."""
+    step = getattr(random.Random, name)
+
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        receiver, rest = _receiver(m, args), args[1:]
+        given = [*rest, *kwargs.values()]
+        if any(getattr(one, "changed", False) and one.source is not None for one in given):
+            raise Break("GB119", f"{name}() of a list that the frame has changed")
+        _listed(m, given)
+        plain, named = _fixed(m, rest, kwargs, name)
+        like = _tried(name, random.Random(0), plain, named)
+        among = plain[0] if plain else named["population"]
+        drawn = _several(m, name, len(like), among, (step, (receiver, *rest), kwargs))
+        return Sequence(drawn, list)
+
+    return model
+
+
+for _name in ("sample", "choices"):
+    BUILTINS[getattr(random.Random, _name)] = _list_of(_name)
+
+
+@models(random.Random.shuffle)
+def _shuffle(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    receiver, rest = _receiver(m, args), [*args[1:], *kwargs.values()]
+    target = rest[0] if len(rest) == 1 else NONE
+    # The numbers of a list from outside differ in the next call.
+    if not isinstance(target, Sequence) or target.cls is not list or target.source is not None:
+        raise Break("GB119", "shuffle() of what is not a list made in the frame")
+    plain = _fixed(m, [Sequence(list(target.items), list)], {}, "shuffle")[0][0]
+    if len(plain) > 1:
+        given = receiver, Sequence(list(target.items), list)
+        call = helpers.shuffled, given, {}
+        target.items[:] = _several(m, "shuffle", len(plain), plain, call)
+    return NONE
 
 
 @models(random.Random.seed)

@@ -33,7 +33,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8)
 def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
     """(tensor, index) that remain; index None: the tensor is the result."""
     parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
-    if not m.modes and any(isinstance(part, Tensor | Slice) for part in parts):
+    if not m.modes and any(isinstance(part, Tensor | Slice | Sequence) for part in parts):
         read = [_read(m, part) for part in parts]
         index = read[0] if parts[0] is index else Sequence(read, tuple)
         parts = read
@@ -92,7 +92,18 @@ def _read(m: Machine, part: Value) -> Value:
         bounds = (part.start, part.stop, part.step)
         if any(isinstance(bound, Tensor) for bound in bounds):
             return Slice(*(_number(m, one) if isinstance(one, Tensor) else one for one in bounds))
+    if isinstance(part, Sequence) and part.cls is list and _holds_varying(m, part):
+        return m.call(Obj(torch.tensor), [part], {})
     return part
+
+
+def _holds_varying(m: Machine, part: Sequence) -> bool:
+    """Whether this is a list of ints of which one varies, which torch takes as a tensor."""
+    items = containers.sequence_items(m, part)
+    if not all(map(symbolic_numbers.like_whole, items)):
+        return False
+    whole = [one for one in items if symbolic_numbers.is_whole(one)]
+    return any(symbolic_numbers.varies(m, symbolic_numbers.operand(m, one)) for one in whole)
 
 
 def _number(m: Machine, value: Tensor) -> Value:

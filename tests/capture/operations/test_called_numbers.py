@@ -116,10 +116,42 @@ def seeded_numpy(x):
     return x * np.random.random()
 
 
+def rows_of_a_sample(x):
+    picked = random.sample(range(3), 2)
+    return x[picked] * 2, x[:, random.sample([0, 1, 3], k=2)], picked
+
+
+def chosen_numbers(x):
+    scales = random.choices([0.5, 1.5], k=3)
+    weighted = OWN.choices(population=(1, 2, 4), weights=[1, 2, 3], k=2)
+    return x * scales[0] + scales[2], sum(weighted), OWN.random()
+
+
+def shuffled(x):
+    order = [0, 1, 2]
+    again = order
+    random.shuffle(order)
+    random.shuffle([])
+    random.shuffle([1.5])
+    return x[order], again, x * order[0], random.random()
+
+
 @pytest.mark.parametrize(
     "fn",
     [
-        *(scaled, moments, fixed_arguments, own_generator, chosen, cropped, stepped, seeded),
+        *(
+            rows_of_a_sample,
+            chosen_numbers,
+            shuffled,
+            scaled,
+            moments,
+            fixed_arguments,
+            own_generator,
+            chosen,
+            cropped,
+            stepped,
+            seeded,
+        ),
         *(of_one_another, returned, mixed_up, of_numpy, seeded_numpy),
     ],
 )
@@ -139,6 +171,47 @@ def test_a_random_number_has_a_gradient_around_it():
         (got,) = torch.autograd.grad(run(x), x)
         torch.testing.assert_close(got, wanted)
     assert run.report().break_count == 0
+
+
+def of_texts(x):
+    names = ["a", "b", "c"]
+    random.shuffle(names)
+    return x, names, random.sample("abc", 2)
+
+
+def of_both_types(x):
+    scales = [1, 2.0]
+    random.shuffle(scales)
+    return x * scales[0], scales
+
+
+def too_many(x):
+    try:
+        random.sample(range(3), 9)
+    except ValueError as error:
+        return x + 1, str(error)
+
+
+def no_numbers(x):
+    return x + len(random.sample(range(3), 0))
+
+
+@pytest.mark.parametrize("fn", [of_texts, of_both_types, too_many, no_numbers])
+def test_draws_of_what_is_not_numbers_of_one_type(fn):
+    assert equal(outcomes(fn, t(3)), outcomes(jit(fn), t(3)))
+
+
+def test_a_shuffled_list_from_outside():
+    def run(fn):
+        order = [3, 1, 2]
+        random.seed(4)
+        return [(fn(t(4), order).tolist(), list(order)) for _ in range(4)], random.random()
+
+    def f(x, order):
+        random.shuffle(order)
+        return x * order[0]
+
+    assert run(f) == run(jit(f))
 
 
 def test_a_branch_on_a_random_number_has_two_ways_and_no_more():

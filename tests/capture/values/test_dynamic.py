@@ -575,6 +575,22 @@ def test_a_number_that_varies_in_any_place_of_an_index(index: str) -> None:
     agree_dynamic(scope["read"], calls, 3, "O1")
 
 
+@pytest.mark.parametrize(
+    "index",
+    ["x[[i, k]]", "x[:, [k, 0, i]]", "x[[i, k], [0, i]]", "x[..., [i], None]", "x[[[i, k]]]",
+     "x[[i, k], 1:]", "x[(k, i)]", "x[[i, True]]"],
+)  # fmt: skip
+def test_numbers_that_vary_in_a_list_that_is_an_index(index: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def read(x, i, k):\n    return {index} * 2", scope)
+    exec(f"def write(x, i, k):\n    x = x.clone()\n    {index} = 7.0\n    return x", scope)
+    x = torch.randn(8, 9, 10)
+    pairs = [(i, 9 - i) for i in (2, 3, 4, 5, 6)] + [(-1, 0), (9, 1), (-9, 2)]
+    for name in ("read", "write"):
+        limit = 5 if "True" not in index and "[[[" not in index else 99
+        agree_dynamic(scope[name], [(x, i, k) for i, k in pairs], limit, "O1")
+
+
 def test_a_number_that_varies_behind_a_mask_or_a_list() -> None:
     """How many dimensions those are for is torch's to say."""
 
