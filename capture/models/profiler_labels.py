@@ -1,8 +1,9 @@
 """Labels for profilers inside a frame: `torch.profiler.record_function`, as a block or a decorator.
 
-In: a label's `__enter__` and `__exit__`. Out: nothing in the graph while no profiler is active, which
-a guard says; a label is a break while one is. The label is an object of its class in any case. Its
-record, an object of C, is made where the label leaves the frame, as at a break inside the block.
+In: a label's `__enter__` and `__exit__`. Out: nothing in the graph while no profiler is active,
+which a guard says; a label is a break while one is. The label is an object of its class in any
+case. Its record, an object of C, is made where the label leaves the frame, as at a break inside the
+block.
 """
 
 from __future__ import annotations
