@@ -77,9 +77,10 @@ class Thrown(Break):
 class Warns(Break):
     """A call warns each time, so Python makes it; or the walk of its own Python code."""
 
-    def __init__(self, warning: Warning) -> None:
-        super().__init__("GB103", f"a warning: {warning}")
-        self.warning = warning
+    def __init__(self, text: str, kind: type[Warning]) -> None:
+        super().__init__("GB103", f"a warning: {text}")
+        self.text = text
+        self.kind = kind
 
 
 class LooksAtFrame(Break):

@@ -36,6 +36,8 @@ def instead(m: Machine, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     ghosts = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
     if m.differentiating or not all(map(m.tracer.owns, ghosts)):  # type: ignore[arg-type]
         return None
+    if "out" in kwargs:  # torch gives this tensor another size
+        return None
     try:
         return maker(m, *args, **kwargs)
     except CannotTrace:

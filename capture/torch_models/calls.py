@@ -23,7 +23,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
-from ..breaks import Break, NeedsPlainSizes, Warns
+from ..breaks import Break, NeedsPlainSizes
 from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
@@ -332,25 +332,9 @@ def _is_answer(fn: Any, name: str) -> bool:
 
 
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call over ghosts; what torch warns about each time, it warns about when Python makes the
-    call.
-    """
-    warning: Warning | None = None
-    while True:
-        try:
-            with walk_warnings.watching("torch"):
-                result = m.tracer.run(fn, args, kwargs, m.users_line)
-        except TraceError as error:
-            if not isinstance(error.original, Warning):
-                raise
-            if warning is not None:
-                raise Warns(error.original) from error
-            warning = error.original
-            continue
-        if warning is not None:
-            walk_warnings.warn_now(m, warning)
-        current_device.hold(m, fn, args, kwargs)
-        return result
+    result = walk_warnings.over_ghosts(m, fn, args, kwargs)
+    current_device.hold(m, fn, args, kwargs)
+    return result
 
 
 def _failing(m: Machine, name: str, start: int) -> None:

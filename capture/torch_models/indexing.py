@@ -10,16 +10,19 @@ index of a tensor is recorded as a torch call: see `get_item` in `capture.operat
 from __future__ import annotations
 
 import _warnings
+import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..breaks import Warns
+from .. import walk_warnings
+from ..breaks import Break
 from ..data_model import data_numbers, value_questions
 from ..data_model.container_iterators import over_items
 from ..data_model.iteration import ITERABLES
 from ..values import containers, symbolic_numbers
+from ..values.registry import NONE
 from ..values.value import Const, Iterator, Obj, Sequence, Slice, Tensor, Value
 from . import calls
 
@@ -32,7 +35,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | None]:
     """(tensor, index) that remain; index None: the tensor is the result."""
-    parts = index.items if isinstance(index, Sequence) and index.cls is tuple else [index]
+    parts = _parts(m, index)
     if not m.modes and any(isinstance(part, Tensor | Slice | Sequence) for part in parts):
         read = [_read(m, part) for part in parts]
         index = read[0] if parts[0] is index else Sequence(read, tuple)
@@ -43,14 +46,29 @@ def selected(m: Machine, value: Tensor, index: Value) -> tuple[Tensor, Value | N
         if place is None or dim is None or not _within(m, value, dim, parts[place]):
             break
         calls.hold_operator(m, operator.getitem, [value])
-        made = calls.call_torch(m, torch.Tensor.select, [value, Const(dim), parts[place]], {})
-        assert isinstance(made, Tensor)
-        value = made
-        parts = [*parts[:place], *parts[place + 1 :]]
+        before, at, after = parts[:place], parts[place], parts[place + 1 :]
+        if before and _is(before[-1], None):
+            # The stride of the new dimension is that of all elements behind it.
+            value = _view(m, torch.Tensor.unsqueeze, value, Const(dim))
+            before[-1], dim = Slice(NONE, NONE, NONE), dim + 1
+        value = _view(m, torch.Tensor.select, value, Const(dim), at)
+        parts = [*before, *after]
         if not parts:
             return value, None
         index = Sequence(list(parts), tuple)
     return value, index
+
+
+def _view(m: Machine, fn: Any, value: Tensor, *args: Value) -> Tensor:
+    made = calls.call_torch(m, fn, [value, *args], {})
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _parts(m: Machine, index: Value) -> list[Value]:
+    if isinstance(index, Sequence) and index.cls is tuple:
+        return list(containers.sequence_items(m, index))
+    return [index]
 
 
 def _dimension(value: Tensor, parts: list[Value], place: int) -> int | None:
@@ -134,25 +152,57 @@ def by_list(m: Machine, fn: Any, args: list[Value]) -> Value:
     index = args[1]
     if not isinstance(index, Sequence) or index.cls is not list or m.modes or m.inner:
         return calls.call_operator(m, fn, args)
-    try:
+    items = list(containers.sequence_items(m, index))
+    deciding = _tuple_by(items)
+    if deciding is None:
         return calls.call_operator(m, fn, args)
-    except Warns as stop:
-        text = str(stop.warning)
-        if not text.startswith("Using a non-tuple sequence for multidimensional indexing"):
-            raise
-        kind = type(stop.warning)
-    items = Sequence(list(containers.sequence_items(m, index)), tuple)
-    found = calls.call_operator(m, fn, [args[0], items, *args[2:]])
+    if fn is operator.setitem:
+        _refuse_bytes(items)
+    value, rest = selected(m, args[0], Sequence(items, tuple))
+    if rest is None and fn is operator.getitem:
+        found: Value = value
+    else:
+        found = calls.call_operator(m, fn, [value, rest or Const(...), *args[2:]])
+    text, kind = _warned(deciding)
     m.call(Obj(_warnings.warn), [Const(text), Obj(kind)], {})
     return found
 
 
+def _tuple_by(items: list[Value]) -> Any:
+    """For a list that torch takes as a tuple, an index like the first item that says so.
+
+    As `treatSequenceAsTuple` in its torch/csrc/autograd/python_variable_indexing.cpp.
+    """
+    for one in items if len(items) < 32 else ():
+        if isinstance(one, Tensor | Slice | Sequence):
+            return ()
+        if _is(one, None) or _is(one, ...):
+            return ...
+    return None
+
+
+@functools.cache
+def _warned(item: Any) -> walk_warnings.Given:
+    """What torch warns about a list with this item."""
+    with walk_warnings.watching("torch") as given:
+        torch.zeros(1, 1, device="cpu")[[item]]
+    return given[0]
+
+
 def set_item(m: Machine, value: Tensor, index: Value, item: Value) -> None:
     calls.hold_operator(m, operator.setitem, [value])
+    _refuse_bytes(_parts(m, index))
     if isinstance(index, Sequence) and index.cls is list:
         by_list(m, operator.setitem, [value, index, item])
     else:
         calls.call_torch(m, operator.setitem, [value, index, item], {})
+
+
+def _refuse_bytes(parts: list[Value]) -> None:
+    """Break if torch warns about a mask; of one without dimensions it only reads the truth."""
+    for one in parts:
+        if isinstance(one, Tensor) and one.ghost.dtype is torch.uint8 and one.ghost.dim():
+            raise Break("GB103", "a warning of torch about a mask of dtype torch.uint8")
 
 
 def _unbind(tensor: Any) -> Any:

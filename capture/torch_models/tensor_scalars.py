@@ -9,6 +9,7 @@ the graph (`with_numbers`).
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,12 @@ _OF_NUMBERS = frozenset(
 )  # fmt: skip
 
 
+# Operators that take a tensor without dimensions as an index. One of these dtypes is a mask: it
+# picks all or nothing, of a dimension that it adds.
+_OF_ITEMS = (operator.getitem, operator.setitem)
+_MASKS = (torch.bool, torch.uint8)
+
+
 def once_more(
     m: Machine, record: Record, fn: Any, args: Any, kwargs: Any, may_fail: bool
 ) -> Value | None:
@@ -165,6 +172,7 @@ def _with_numbers(
     found: list[Const] = []
     asked = 0
     direct = getattr(fn, "__name__", "") in _OF_NUMBERS
+    of_items = fn in _OF_ITEMS
     method = int(type(fn) is types.MethodDescriptorType)
 
     def number(one: Any) -> Any:
@@ -174,6 +182,14 @@ def _with_numbers(
         asked += 1
         value = m.heap.tensor(one)
         answer: Value | None = None
+        if of_items and one.dtype in _MASKS:
+            known = value_questions.number(m, value, "__bool__", asked)
+            if type(known) is not Const:
+                return one
+            found.append(known)
+            return known.value
+        if one.dtype is torch.bool:  # torch refuses it as a size
+            return one
         if of_sizes:
             answer = value_questions.of_sizes(m, value)
         useful = answer is not None or not of_sizes
@@ -189,7 +205,7 @@ def _with_numbers(
         return answer.value
 
     def converted(one: Any, direct: bool) -> Any:
-        if type(one) in (tuple, list):
+        if type(one) is tuple or (type(one) is list and not of_items):
             return type(one)([number(part) for part in one])
         return number(one) if direct else one
 

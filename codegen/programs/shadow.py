@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from ...ir.graph.cost_model import metas, product
-from ...ir.graph.effects import root, writes
+from ...ir.graph.effects import reads, root, writes
 from ...ir.graph.nodes import Graph, Meta, Node
+from ...ir.graph.schema import plan_of
 from ...ir.ops.python_kernels import in_python
 from ...ir.trace.autocast_cache import cached_cast
 from ...runtime.autograd import rng_state
@@ -46,7 +47,7 @@ def shadowed(
     allowed, devices = tolerance(graph), rng_state.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
     cancels, names = bool(graph.written) or graph.spends, _names(graph)
-    blank = {at for at, node in enumerate(graph.outputs) if is_blank(graph, node)}
+    blank = _blank_outputs(graph)
 
     def compare(
         what: str, ours: torch.Tensor, theirs: torch.Tensor, scale: float, slack: Slack
@@ -109,12 +110,24 @@ def _names(graph: Graph) -> list[str]:
     ]
 
 
-def is_blank(graph: Graph, node: Node) -> bool:
-    """Whether this is memory that no node has written to: its content is arbitrary."""
-    made = root(node)
-    if made.op != "call" or made.target.overloadpacket not in _BLANK:
-        return False
-    return all(root(one) is not made for other in graph.nodes for one in writes(other))
+def _blank_outputs(graph: Graph) -> set[int]:
+    arbitrary = blank_values(graph)
+    return {at for at, node in enumerate(graph.outputs) if node in arbitrary}
+
+
+def blank_values(graph: Graph) -> set[Node]:
+    """The values with arbitrary content: from memory that no node has written to."""
+    written = {root(one) for other in graph.nodes for one in writes(other)}
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if node.op == "call" and node.target.overloadpacket in _BLANK:
+            if node not in written:
+                found.add(node)
+        elif node not in written and not found.isdisjoint(reads(node)):
+            row = plan_of(node.target).row if node.op == "call" else None
+            if row is None or row.kind != "create":  # which read sizes alone
+                found.add(node)
+    return found
 
 
 _BLANK = (

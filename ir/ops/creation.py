@@ -106,9 +106,12 @@ def _count(start: Any, end: Any, step: Any) -> int:
 
 
 def _arange_meta(start: Any, end: Any, step: Any, dtype: Any, options: dict[str, Any]) -> Meta:
+    start, end, step = (int(v) if type(v) is bool else v for v in (start, end, step))
     if dtype is None and all(is_int(v) for v in (start, end, step)):
         dtype = torch.int64
     dtype = dtype or torch.get_default_dtype()
+    if dtype is torch.bool or dtype.is_complex:
+        raise NoRule  # torch has no kernel
     whole = all(is_int(v) for v in (start, end, step))
     if not whole and not dtype.is_floating_point:
         # For int64 torch truncates the bounds before it counts; for narrower types it does not.
@@ -135,6 +138,9 @@ def _arange_step(
 
 @rule("create", "linspace logspace")
 def _linspace(op: Any, start: Any, end: Any, steps: int, *args: Any, **options: Any) -> Meta:
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    if not dtype.is_floating_point or any(isinstance(one, complex) for one in (start, end)):
+        raise NoRule
     return _sized(op, (steps,), **options)
 
 

@@ -181,6 +181,8 @@ def _index_put(
 ) -> Meta:
     if values.dtype is not self.dtype:
         raise RuntimeError("index_put: values of another dtype")
+    if any(index is not None and index.dtype is torch.uint8 for index in indices):
+        raise NoRule  # torch warns of such a mask
     return Meta(self.shape, like_strides(self.shape, self.stride), self.dtype, self.device)
 
 

@@ -28,6 +28,12 @@ _samples: dict[Any, Any] = {}
 _META = torch.device("meta")
 
 
+def forget() -> None:
+    """Ask torch anew for all that is cached: it has warned, and shall do so again."""
+    _dtypes.clear()
+    _samples.clear()
+
+
 def map_metas(value: Any, change: Callable[[Meta], Any]) -> Any:
     """The same structure with `change(meta)` for each Meta in it."""
     if isinstance(value, Meta):

@@ -10,6 +10,7 @@ ghosts.
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from typing import Any
 
@@ -65,6 +66,31 @@ class Store:
     def only(self, ghost: Ghost) -> bool:
         """Whether no other ghost can still read the memory."""
         return all((other := member()) is None or other is ghost for member in self.members)
+
+
+def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
+    """Why a real tensor cannot become a ghost, as (code, text); None if it can."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        return "subclass", f"a tensor of type {kind.__module__}.{kind.__qualname__}"
+    if tensor.layout is not torch.strided:
+        return "layout", f"a tensor with layout {tensor.layout}"
+    if tensor.is_quantized:
+        return "quantized", "a quantized tensor"
+    if tensor.is_nested:
+        return "nested", "a nested tensor"
+    if math.prod(tensor.shape) >= 1 << 63:
+        return "sizes", "a tensor with the sizes that a `resize_` without success has left"
+    if tensor.is_conj() or tensor.is_neg():
+        return "lazy-bit", "a tensor with a pending conjugation or negation"
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # type: ignore[attr-defined]
+        return "functorch", "a tensor inside a functorch transform"
+    if tensor.requires_grad and tensor._is_view():
+        try:
+            _ = tensor.grad_fn  # torch makes it anew if the base was written
+        except RuntimeError:
+            return "history", "a view without a history: its base was written to without autograd"
+    return None
 
 
 class Ghost(torch.Tensor):

@@ -27,7 +27,7 @@ from ..symbolic.expr import ACTIVE, Expr, Symbol, symbols_of
 from ..symbolic.shape_env import Facts
 from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import AUTOCAST_DEVICES, Kept, by_hand
-from .ghost import Ghost, Store, make_ghost
+from .ghost import Ghost, Store, make_ghost, why_not
 from .inner_results import note_value
 from .joint_graph import CustomBackward, Joint
 from .recorder import ATOMS, Recorder
@@ -75,29 +75,6 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.recorder.dispatch(func, args, kwargs or {})
-
-
-def why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """Why a real tensor cannot become a ghost, as (code, text); None if it can."""
-    kind = type(tensor)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
-        return "subclass", f"a tensor of type {kind.__module__}.{kind.__qualname__}"
-    if tensor.layout is not torch.strided:
-        return "layout", f"a tensor with layout {tensor.layout}"
-    if tensor.is_quantized:
-        return "quantized", "a quantized tensor"
-    if tensor.is_nested:
-        return "nested", "a nested tensor"
-    if tensor.is_conj() or tensor.is_neg():
-        return "lazy-bit", "a tensor with a pending conjugation or negation"
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # type: ignore[attr-defined]
-        return "functorch", "a tensor inside a functorch transform"
-    if tensor.requires_grad and tensor._is_view():
-        try:
-            _ = tensor.grad_fn  # torch makes it anew if the base was written
-        except RuntimeError:
-            return "history", "a view without a history: its base was written to without autograd"
-    return None
 
 
 class Tracer:
@@ -190,9 +167,8 @@ class Tracer:
         meta = node.meta
         key = tensor.untyped_storage()._cdata
         store = self._stores.setdefault(key, Store(fresh=False))
-        ghost = make_ghost(
-            self._recorder.owner, node, meta, store, tensor.requires_grad and tensor.is_leaf
-        )
+        grad = tensor.requires_grad and tensor.is_leaf
+        ghost = make_ghost(self._recorder.owner, node, meta, store, grad)
         if tensor.requires_grad and not tensor.is_leaf:
             ghost = self._non_leaf(node, meta, store)
         if isinstance(tensor, torch.nn.Parameter):
@@ -230,10 +206,12 @@ class Tracer:
         args: Iterable[Any] = (),
         kwargs: dict[str, Any] | None = None,
         where: Location | None = None,
+        warned: Iterable[Any] = (),
     ) -> Any:
         """Call fn on ghosts and record it. Real tensors among the arguments become constants.
 
         Returns fn's result with ghosts for tensors; an argument that comes back is the same ghost.
+        `warned`: the warnings that the caller notes; a call that warns is refused.
         Raises DataDependent, Unsupported, or TraceError around the exception of torch (or fn).
         """
         args, kwargs = tuple(args), dict(kwargs or {})
@@ -246,6 +224,8 @@ class Tracer:
             kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
             self.facts.where = where
             result = self._over_ghosts(fn, args, kwargs)
+            if warned:
+                raise Unsupported("warning", str(warned))
             results = self._numbered(result)
             self._check_views(mark[0][3][1])
             recorder.done(where)

@@ -173,7 +173,9 @@ class Variation:
 
 
 def _bits(value: Any) -> tuple[str, str]:
-    return (type(value).__name__, value.hex() if isinstance(value, float) else hex(value))
+    parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+    written = [part.hex() if isinstance(part, float) else hex(part) for part in parts]
+    return (type(value).__name__, " ".join(written))
 
 
 class UsualSizes:

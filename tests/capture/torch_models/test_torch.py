@@ -731,3 +731,34 @@ def test_data_of_a_result_has_a_version_of_its_own():
         return z, w.grad, y, x._version
 
     return f, (t(3), torch.ones(3, requires_grad=True))
+
+
+@agrees(level="O1")
+def test_ranges_of_truths_and_complex_numbers():
+    def ranges(x):
+        made = [torch.arange(True), torch.arange(False, True), torch.arange(False, True, 0.5)]
+        made += [torch.linspace(0, 1j, 3), torch.linspace(False, True, 3), torch.logspace(0, 1j, 2)]
+        return made, [one.dtype for one in made], x + 1
+
+    return ranges, (t(3),)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])
+def test_a_range_for_whose_dtype_torch_has_no_kernel(dtype):
+    def made(x):
+        try:
+            return torch.arange(3, dtype=dtype) + x
+        except (RuntimeError, NotImplementedError) as error:
+            return str(error)
+
+    run = jit(made)
+    assert [run(t(3)) for _ in range(2)] == [made(t(3))] * 2
+
+
+@agrees(level="O1")
+def test_a_text_of_a_complex_tensor():
+    def text(number):
+        return f"{number}, {number.item()}", number * 2
+
+    numbers = [torch.tensor(one) for one in (1j, 2 + 0j, 1j, 0.5 - 1j)]
+    return text, (numbers[0],), [lambda one=one: (one,) for one in numbers[1:]]
