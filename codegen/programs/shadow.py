@@ -116,18 +116,17 @@ def _blank_outputs(graph: Graph) -> set[int]:
 
 
 def blank_values(graph: Graph) -> set[Node]:
-    """The values with arbitrary content: from memory that no node has written to."""
-    written = {root(one) for other in graph.nodes for one in writes(other)}
+    """The outputs with arbitrary content: from memory that no node had written to by then."""
     found: set[Node] = set()
     for node in graph.nodes:
+        found.difference_update(map(root, writes(node)))
         if node.op == "call" and node.target.overloadpacket in _BLANK:
-            if node not in written:
-                found.add(node)
-        elif node not in written and not found.isdisjoint(reads(node)):
+            found.add(node)
+        elif root(node) is node and not found.isdisjoint(map(root, reads(node))):
             row = plan_of(node.target).row if node.op == "call" else None
             if row is None or row.kind != "create":  # which read sizes alone
                 found.add(node)
-    return found
+    return {node for node in graph.outputs if root(node) in found}
 
 
 _BLANK = (

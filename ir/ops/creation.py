@@ -246,7 +246,14 @@ def _to_copy(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> Meta:
+    warn_of_cast(self.dtype, dtype)
     return like(self, dtype, layout, device, memory_format)
+
+
+def warn_of_cast(given: torch.dtype, asked: torch.dtype | None) -> None:
+    """Have torch warn, once per process, of a cast that drops imaginary parts."""
+    if given.is_complex and asked is not None and not asked.is_complex:
+        torch.zeros((), dtype=given).to(asked)
 
 
 @rule("copy", "copy")

@@ -23,6 +23,7 @@ from ..graph.layout import check_memory, check_places, is_contiguous, is_dense, 
 from ..graph.nodes import Meta, Node, meta_args
 from ..graph.schema import RESHAPED, Plan, plan_of
 from ..location import Location
+from ..ops.creation import warn_of_cast
 from ..ops.infer import infer
 from ..ops.meta_kernels import pinned_all
 from ..ops.python_kernels import overridden
@@ -477,19 +478,17 @@ class Recorder:
             moved = self.value(aten._to_copy.default, operands[1:2], {"device": meta.device})
             operands = (operands[0], moved)
         self._overlaps(target, operands, {})
+        warn_of_cast(source.dtype, meta.dtype)
         lead = len(meta.shape) - len(source.shape)
         if lead < 0 or any(
             a not in (b, 1) for a, b in zip(source.shape, meta.shape[lead:], strict=True)
         ):
             raise RuntimeError(f"sizes {source.shape} do not fit into {meta.shape}")
         if owns_its_memory(target):
-            copied = plan_of(aten.copy.default)
-            found = self.infer(copied, operands[:2], {})
-            self._assign(target, self.node(copied.op, operands[:2], {}, found))
+            self._assign(target, self.value(aten.copy.default, operands[:2], {}))
         else:
-            op = (
-                aten.copy_.default if target._store.fresh else op
-            )  # versions of its own memory begin here
+            if target._store.fresh:  # versions of its own memory begin here
+                op = aten.copy_.default
             self.node(op, operands[:2], {}, meta, target._node)
             self._note_write(target)
         return target

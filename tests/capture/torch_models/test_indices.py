@@ -4,6 +4,8 @@ warns about comes as often as in plain Python, at the program's lines, and nothi
 from __future__ import annotations
 
 import linecache
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -203,3 +205,38 @@ def test_sizes_that_no_memory_has():
             return y * 2
 
     return lambda: enlarged(torch.empty(())), ()
+
+
+CASTS = """
+import sys, warnings
+import torch
+from graftjit import jit
+
+def cast(x, number):
+    y = torch.zeros(2)
+    way = sys.argv[2]
+    if way == "copied":
+        y.copy_(number)
+    elif way == "set":
+        x[0:1] = number[0:1]
+    else:
+        y = number.to(torch.float32)
+    return y * 2
+
+run = cast if sys.argv[1] == "plain" else jit(cast)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        print(run(torch.ones(2), torch.ones(2, dtype=torch.complex64)))
+print([(str(one.message), one.lineno) for one in seen])
+"""
+
+
+@pytest.mark.parametrize("way", ["copied", "set", "cast"])
+def test_a_cast_that_drops_imaginary_parts_warns_once_at_its_line(way):
+    plain, jitted = (
+        subprocess.run([sys.executable, "-c", CASTS, face, way], capture_output=True, text=True)
+        for face in ("plain", "jitted")
+    )
+    assert "discards the imaginary part" in plain.stdout
+    assert jitted.stdout == plain.stdout, jitted.stderr

@@ -279,11 +279,21 @@ def test_what_is_not_compared_is_named_once(
 @needs_check
 def test_what_comes_from_memory_without_content_is_not_compared() -> None:
     def f(x: Any) -> Any:
-        blank, filled = torch.empty(3, 4), torch.empty(2)
+        blank, filled, later = torch.empty(3, 4), torch.empty(2), torch.empty(2)
+        before = later.clone()
+        later.copy_(x)
         wide = torch.empty(1, 1).expand(3, 4)
         filled.fill_(3)
-        return blank.clone(), wide.clone(), blank[0] + 1, filled * 2, torch.zeros_like(blank), x + 1
+        return (
+            blank.clone(),
+            wide.clone(),
+            blank[0] + 1,
+            filled * 2,
+            torch.zeros_like(blank),
+            before,
+            later,
+        )
 
     for _ in range(2):
-        *_, filled, zeros, y = graftjit.jit(f)(torch.ones(2))
-        assert filled.tolist() == [6, 6] and y.tolist() == [2, 2] and not zeros.any()
+        *_, filled, zeros, _, y = graftjit.jit(f)(torch.ones(2))
+        assert filled.tolist() == [6, 6] and y.tolist() == [1, 1] and not zeros.any()
