@@ -149,7 +149,8 @@ def _within(m: Machine, value: Tensor, dim: int, at: Value) -> bool:
 def by_list(m: Machine, fn: Any, args: list[Value]) -> Value:
     """fn(tensor, index, *rest), an operator of items; torch takes some lists as tuples, and warns
     each time."""
-    index = args[1]
+    given, index = args[:2]
+    assert isinstance(given, Tensor)
     if not isinstance(index, Sequence) or index.cls is not list or m.modes or m.inner:
         return calls.call_operator(m, fn, args)
     items = list(containers.sequence_items(m, index))
@@ -158,7 +159,7 @@ def by_list(m: Machine, fn: Any, args: list[Value]) -> Value:
         return calls.call_operator(m, fn, args)
     if fn is operator.setitem:
         _refuse_bytes(items)
-    value, rest = selected(m, args[0], Sequence(items, tuple))
+    value, rest = selected(m, given, Sequence(items, tuple))
     if rest is None and fn is operator.getitem:
         found: Value = value
     else:
