@@ -762,3 +762,14 @@ def test_a_text_of_a_complex_tensor():
 
     numbers = [torch.tensor(one) for one in (1j, 2 + 0j, 1j, 0.5 - 1j)]
     return text, (numbers[0],), [lambda one=one: (one,) for one in numbers[1:]]
+
+
+@agrees(level="O1")
+def test_the_default_kind_of_tensor_changes_in_the_frame():
+    def doubled(x):
+        torch.set_default_tensor_type("torch.DoubleTensor")
+        y = torch.zeros(2)
+        torch.set_default_tensor_type("torch.FloatTensor")
+        return y, torch.zeros(2), x + 1
+
+    return doubled, (t(3),)
