@@ -22,6 +22,7 @@ from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.defer_writes import held_numbers
 from ..ir.symbolic.expr import Symbol, symbols_of
 from ..ir.trace.conditional import is_mark, only_if
+from ..runtime.own_files import GENERATED
 from .equal_parts import text_of
 from .programs.compiled import Compiled
 from .programs.replay import Writer
@@ -330,7 +331,7 @@ def _program(graph: Graph, parts: Sequence[Part], programs: Sequence[Any]) -> An
     lines += [*writer.lines, "    return results"]
     scope = dict(writer.names)
     text = "\n".join(lines) + "\n"
-    exec(compile(text, f"<graftjit parts of {graph.name}>", "exec"), scope)
+    exec(compile(text, f"{GENERATED}parts of {graph.name}>", "exec"), scope)
     function = scope["run"]
     function.source = text
     return function

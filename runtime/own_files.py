@@ -1,7 +1,7 @@
 """The locations of graftjit's own files, in a checkout and installed.
 
 `PACKAGES` has the path of each of the five packages, with a separator at its end. `is_own(file)`
-tells whether a file is graftjit's.
+tells whether a file is graftjit's. `GENERATED` begins the file names of code that graftjit writes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def _packages() -> dict[str, str]:
 
 PACKAGES = _packages()
 FOLDERS = tuple(PACKAGES.values())
+GENERATED = "<graftjit "
 
 
 def is_own(file: str) -> bool:

@@ -19,6 +19,7 @@ from ...ir.symbolic.expr import Expr, Symbol, fold, symbols_of
 from ...ir.symbolic.operators import OPS, SIGNS
 from ...ir.trace.conditional import overwrite, part_begins, part_ends, placeholder
 from ...runtime.errors import Unusual
+from ...runtime.own_files import GENERATED
 
 _LITERALS = (bool, int, str, type(None), type(...))
 
@@ -274,7 +275,7 @@ def compile_replay(graph: Graph) -> Callable[..., tuple[Any, ...]]:
     """The function; its attribute `source` is its text."""
     text, names = source(graph)
     scope = dict(names)
-    exec(compile(text, f"<graftjit replay of {graph.name}>", "exec"), scope)
+    exec(compile(text, f"{GENERATED}replay of {graph.name}>", "exec"), scope)
     function: Any = scope["replay"]
     function.source = text
     return function  # type: ignore[no-any-return]

@@ -29,7 +29,8 @@ def _python_folders(*names: str) -> tuple[str, ...]:
 def skipped_file(name: str) -> bool:
     """Whether code of this file is ignored."""
     if name.startswith("<"):
-        return name.startswith("<frozen") or name == "<string>"
+        # Nodes of autograd call generated code of ours again: a unit for it would make such a node.
+        return name.startswith(("<frozen", own_files.GENERATED)) or name == "<string>"
     path = os.path.abspath(name)
     if path == os.path.abspath(WALKED):
         return False

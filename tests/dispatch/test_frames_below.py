@@ -63,3 +63,33 @@ def test_modules_are_imported_in_plain_python(tmp_path, monkeypatch):
         assert "below" not in [record.frame for record in made.report().frames]
     finally:
         sys.modules.pop("imported_late", None)
+
+
+DIFFERENTIATED = """
+def below(x, w):
+    return torch.stack([(x.exp() * w).sum(), (x * w).sin().sum()])
+
+def twice(x, w):
+    line = sys._getframe().f_lineno
+    rows = torch.eye(2)
+    (first,) = torch.autograd.grad(
+        below(x, w), x, rows, is_grads_batched=True, create_graph=True, retain_graph=True
+    )
+    return torch.autograd.grad(first.sum(), x)[0]
+"""
+
+
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_generated_code_is_not_a_frame_below(level):
+    """A node of autograd that runs its calls again runs a function of graftjit's own. Compiled as a
+    frame, it would make such a node, which runs its calls again."""
+    scope: dict[str, Any] = {"torch": torch, "sys": sys}
+    exec(compile(DIFFERENTIATED, "twice.py", "exec"), scope)
+    plain = scope["twice"]
+    made = jit(plain, config=JitConfig(jit_level=level))
+    for _ in range(2):
+        x, w = torch.rand(4, requires_grad=True), torch.rand(4)
+        assert torch.equal(made(x, w), plain(x, w))
+    report = made.report()
+    assert {record.frame for record in report.frames} == {"twice", "below"}
+    assert all(note.count < 5 for note in report.notes)
