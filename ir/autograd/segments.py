@@ -122,9 +122,12 @@ class _Search:
         self.inner = {*joint.inner, *self.views}
         self.terms: dict[int, list[Node]] = {}
         refs = {at: ref_of(graph, at) for at in self.inner}
+        read_inside = _read_inside(graph, [ref for ref in refs.values() if ref is not None])
         for at, ref in refs.items():
             terms = self._terms(at)
-            if terms and ref is not None and not _read_by_older_views(graph, ref, refs.values()):
+            if not terms or ref is None or ref in read_inside:
+                continue
+            if not _read_by_older_views(graph, ref, refs.values()):
                 self.terms[at] = terms
 
     def _terms(self, at: int) -> list[Node]:
@@ -390,6 +393,37 @@ def last_assigned(graph: Graph, ref: int) -> int:
     # a later call may return the same tensor
     made = (at for at, one in enumerate(graph.calls) if Ref(ref) in operands(one.results, Ref))
     return max([next(made) if ref >= len(graph.inputs) else -1, *written])
+
+
+def _read_inside(graph: Graph, refs: Iterable[int]) -> set[int]:
+    """Those of these values that another result of the call that makes them is computed from: its
+    gradient passes through them inside of the call, where calls that run again read no input for
+    them.
+    """
+    beside: dict[int, list[Node]] = {}
+    for call in graph.calls:
+        made = {one.index: graph.values[one.index] for one in operands(call.results, Ref)}
+        for ref in made if len(made) > 1 else ():
+            beside.setdefault(ref, [node for one, node in made.items() if one != ref])
+    several = [ref for ref in refs if ref >= len(graph.inputs) and ref in beside]
+    if not several:
+        return set()
+    depends = dependences(graph.nodes, {root(graph.values[ref]) for ref in several})
+    return {
+        ref
+        for ref in several
+        if any(_is_behind(graph.values[ref], one, depends) for one in beside[ref])
+    }
+
+
+def _is_behind(value: Node, other: Node, depends: dict[Node, frozenset[Node]]) -> bool:
+    """Whether `other` is a view of the value, or is computed from its memory."""
+    memory = root(value)
+    if root(other) is not memory:
+        return memory in depends.get(root(other), ())
+    while other.alias is not None and other is not value:
+        other = other.alias
+    return other is value
 
 
 def _read_by_older_views(graph: Graph, ref: int, inner: Collection[int | None]) -> bool:

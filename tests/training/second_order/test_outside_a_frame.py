@@ -289,3 +289,58 @@ def test_saved_tensor_hooks_see_the_operators_of_the_first_backward() -> None:
     assert counts[0][0] and counts[1][0]
     torch.testing.assert_close(counts[1][1:], counts[0][1:])
     assert "FB317" in str(jitted.report())
+
+
+def shifted(x, y):
+    """The gradient of `y` is three times that of `x`."""
+    return grad((x + 3 * y).exp().sum(), (x, y), create_graph=True)
+
+
+def shifted_and_squared(x, y):
+    first, second = grad((x + 3 * y).exp().sum(), (x, y), create_graph=True)
+    return first, second * second
+
+
+def backwards(x, y):
+    """Each gradient is computed from the one after it."""
+    first = x * y
+    second = first * 2
+    found = grad(second.exp().sum(), (second, first, x), create_graph=True)
+    return found[::-1]
+
+
+def curvature(x, y):
+    """The products of a Hessian with a vector, by two backwards."""
+    return torch.autograd.functional.hvp(
+        lambda a, b: (a + 3 * b.narrow(0, 0, 3)).exp().sum(), (x, y), (y, x), create_graph=True
+    )[1]
+
+
+@pytest.mark.parametrize("function", [shifted, shifted_and_squared, backwards, curvature])
+@pytest.mark.parametrize("how", ["first", "history", "batched"])
+def test_a_result_computed_from_another_inside_of_one_call(function, how):
+    """The second result's calls, run again, do not read the first result."""
+    options: dict[str, Any] = {
+        "first": {"retain_graph": True},
+        "history": {"create_graph": True},
+        "batched": {"retain_graph": True, "is_grads_batched": True},
+    }[how]
+
+    def gradients(run: Any) -> list[Any]:
+        x, y = t(3), t(3, seed=1)
+        results, found = run(x, y), []
+        for result in results:
+            rows = torch.linspace(1, 2, 6).view(2, 3)
+            arriving = rows if how == "batched" else rows[0]
+            found += grad(result, (x, y, results[0]), arriving, allow_unused=True, **options)
+        return found
+
+    jitted = graftjit.jit(function)
+    for _ in range(2):
+        for ours, expected in zip(gradients(jitted), gradients(function), strict=True):
+            assert (ours is None) == (expected is None)
+            if expected is not None:
+                torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+                assert ours.requires_grad == expected.requires_grad
+    (note,) = [one for one in jitted.report().notes if one.code == "FB301"]
+    assert "inside a torch function" in note.reason
