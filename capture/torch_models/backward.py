@@ -17,7 +17,7 @@ import torch
 
 from ...ir.graph.layout import gradient_strides, is_dense
 from ...ir.own_hooks import put_on
-from ...ir.trace.ghost import Ghost
+from ...ir.trace.ghost import Ghost, quiet_way
 from ...ir.trace.inner_results import leaves_of
 from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
@@ -45,7 +45,7 @@ def read(m: Machine, value: Tensor) -> Value:
     if stored is not None:
         return stored
     if value.source is None:
-        if value.ghost.requires_grad and not _made_leaf(value):
+        if value.ghost.requires_grad and not _made_leaf(m, value):
             raise Break(_CODE, "Tensor.grad of a tensor that the frame has made")
         return NONE
     _require_leaf(value)
@@ -55,7 +55,7 @@ def read(m: Machine, value: Tensor) -> Value:
 def write(m: Machine, value: Tensor, item: Value | None) -> None:
     """value.grad = item; a deletion (None) equals a store of None."""
     item = NONE if item is None else item
-    if value.source is None and not _made_leaf(value):
+    if value.source is None and not _made_leaf(m, value):
         raise Break(_CODE, "Tensor.grad of a tensor that the frame has made is set")
     if value.source is not None:
         _require_leaf(value)
@@ -96,12 +96,19 @@ def is_leaf(m: Machine, value: Tensor) -> bool:
         return True
     if value.source is not None:
         raise Break(_CODE, "Tensor.is_leaf of an input that requires a gradient")
-    return value.ghost.grad_fn is None
+    return _without_history(m, value)
 
 
-def _made_leaf(value: Tensor) -> bool:
+def _made_leaf(m: Machine, value: Tensor) -> bool:
     """Whether this is a leaf that the frame has made."""
-    return value.source is None and value.ghost.requires_grad and value.ghost.grad_fn is None
+    return value.source is None and value.ghost.requires_grad and _without_history(m, value)
+
+
+def _without_history(m: Machine, value: Tensor) -> bool:
+    """Whether no node of autograd makes a tensor. Where its base was written to, torch makes the
+    node of a view when it is asked for, by operators on ghosts."""
+    found: bool = m.tracer.beside(lambda _owner: value.ghost.grad_fn is None)[0]
+    return found
 
 
 def _require_leaf(value: Tensor) -> None:
@@ -148,22 +155,9 @@ def check_own_leaves(m: Machine, outputs: list[Tensor]) -> None:
         assert isinstance(leaf, Tensor)
         own = leaf.ghost
         for one in (output.ghost for output in outputs):
-            quiet = one._store is own._store and _quietly_leads(m, one._node)
+            quiet = one._store is own._store and bool(quiet_way(one._node, m.tracer.quiet_views()))
             if one is own or one._base is own or quiet:
                 raise stop
-
-
-def _quietly_leads(m: Machine, node: Any) -> bool:
-    """Whether a view is made without grad mode, so that its ghost has no base, although autograd
-    says that it requires a gradient if its base does: not so behind `detach`."""
-    quiet = False
-    while node.alias is not None:
-        made = node.args[0] if node.op == "get" else node
-        if made.op == "call" and made.target is torch.ops.aten.detach.default:
-            return False
-        quiet = quiet or made in m.tracer.quiet_views()
-        node = node.alias
-    return quiet
 
 
 def _set_required(m: Machine, value: Tensor, name: str, item: Value | None) -> None:
@@ -400,7 +394,7 @@ def _leaves(m: Machine, roots: list[Any], named: list[Any] | None) -> list[Tenso
         if leaf.source is not None:
             _require_leaf(leaf)
             _guard_leaf(m, leaf)
-        elif not _made_leaf(leaf):
+        elif not _made_leaf(m, leaf):
             raise Break(_CODE, "a backward() with inputs that are no leaves")
         require_no_hooks(m, leaf)
         if any(_shares(other, leaf) for other in found):

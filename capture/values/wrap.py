@@ -298,11 +298,16 @@ def _tensor(m: Machine, value: Any, source: Source) -> Value:
     return made
 
 
+_has_storage = torch._C._has_storage
+
+
 def tensor_spec(value: torch.Tensor) -> TensorSpec:
     """The properties of this tensor that its guard checks."""
     if value.layout is not torch.strided or value.is_quantized or value.is_nested:
         what = "a nested tensor" if value.is_nested else f"a tensor with layout {value.layout}"
         raise Break("FB304", what)
+    if not _has_storage(value):  # a batched gradient, which only operators of torch can take
+        raise Break("FB304", "a tensor without memory of its own")
     if value.requires_grad and not (value.dtype.is_floating_point or value.dtype.is_complex):
         # Autograd itself gives integers a history where a differentiable value is written to them.
         raise Break("FB304", "a tensor of integers with a history")

@@ -17,7 +17,7 @@ from ..graph.effects import root
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Node
 from ..graph.schema import plan_of
-from .ghost import Ghost
+from .ghost import Ghost, quiet_way
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -151,6 +151,8 @@ class _Finder:
         history = base is not None and base.requires_grad
         if history and ghost._store.written and any(one in self.quiet for one in way):
             raise NoRoots("a view that was made without grad mode, of memory that is written to")
+        if base is None and any(map(self.quiet.get, quiet_way(ghost._node, self.quiet))):
+            raise NoRoots("a view that was made without grad mode, of memory with a history")
         if way:
             apart = any(one in self.quiet or _parts(one) for one in way)
             floating = ghost.dtype.is_floating_point or ghost.dtype.is_complex

@@ -30,7 +30,7 @@ from ..ops.python_kernels import overridden
 from ..ops.scalar_range import hold_draws_to_dtype, hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
 from .autocast_cache import cached_cast, is_cached, is_kept
-from .ghost import Ghost, Owner, Store, make_ghost, owns_its_memory
+from .ghost import Ghost, Owner, Store, check_history, make_ghost, owns_its_memory
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -76,7 +76,7 @@ class Recorder:
         self.written: set[int] = set()
         self.followed: set[int] = set()  # the inputs written while autograd followed
         self.slow_ops: list[str] = []
-        self.quiet: set[Node] = set()  # views made without grad mode
+        self.quiet: dict[Node, bool] = {}  # views made without grad mode: does the base need it
         self.zeros: set[Node] = set()  # zero tensors without memory in eager
         self.echo: tuple[Node, Meta, Store] | None = None
         # See autocast_cache.outliving; empty while casts are not cached. `_casts`: (position, cast,
@@ -260,7 +260,7 @@ class Recorder:
             check_memory(meta, root(base._node).meta)
         node = self.node(plan.op, operands, named, meta, base._node)
         if not torch.is_grad_enabled():
-            self.quiet.add(node)
+            self.quiet[node] = base.requires_grad
         return self._wrap(node, meta, lambda: base._store, base._node, plan.list_result)
 
     def _wrap(
@@ -289,7 +289,7 @@ class Recorder:
         }
         for target in targets.values():
             if target is not None:
-                _tensor(target)
+                check_history(_tensor(target), self.quiet)
         self._count_version(targets.values())
         functional = plan.functional is not None and len(targets) == 1 and not plan.random
         if functional:

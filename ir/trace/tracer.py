@@ -477,8 +477,8 @@ class Tracer:
         """Node -> ghost of inputs and constants."""
         return {ghost._node: ghost for _, ghost in self._known.values()}
 
-    def quiet_views(self) -> set[Node]:
-        """The views made without grad mode."""
+    def quiet_views(self) -> dict[Node, bool]:
+        """The views made without grad mode, and whether their base required a gradient then."""
         return self._recorder.quiet
 
     def gradients_withheld(self) -> bool:  # see Owner

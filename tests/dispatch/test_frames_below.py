@@ -93,3 +93,36 @@ def test_generated_code_is_not_a_frame_below(level):
     report = made.report()
     assert {record.frame for record in report.frames} == {"twice", "below"}
     assert all(note.count < 5 for note in report.notes)
+
+
+BATCHED = """
+def below(arriving):
+    return arriving * 2 + 1
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, arriving):
+        return below(arriving)
+
+def rows(x, arriving, batched):
+    line = sys._getframe().f_lineno
+    return torch.autograd.grad(Doubled.apply(x), x, arriving, is_grads_batched=batched)[0]
+"""
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_a_batched_gradient_is_no_tensor_of_a_graph(order):
+    """It has no memory; a compiled function that met a gradient first does not take it."""
+    scope: dict[str, Any] = {"torch": torch, "sys": sys}
+    exec(compile(BATCHED, "batched.py", "exec"), scope)
+    plain = scope["rows"]
+    made = jit(plain)
+    for batched in (*order, *order):
+        x = torch.rand(4, requires_grad=True)
+        arriving = torch.rand(3, 4) if batched else torch.rand(4)
+        assert torch.equal(made(x, arriving, batched), plain(x, arriving, batched))
+    assert "PL205" not in {note.code for note in made.report().notes}

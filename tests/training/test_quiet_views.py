@@ -94,3 +94,115 @@ def test_a_view_without_grad_mode_of_a_leaf_made_in_the_frame(program: Callable[
         for run in (program, jitted):
             assert run(torch.ones(2, 4)).requires_grad == (program is not a_detached_leaf)
     assert jitted.report().break_count == (program is not a_detached_leaf)
+
+
+def _written_while_caught(view):
+    def run(x):
+        with torch.no_grad():
+            seen = view(x)
+        try:
+            seen.mul_(2)
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    return run
+
+
+def _written_at_the_end(view):
+    def run(x):
+        with torch.no_grad():
+            seen = view(x)
+        seen.mul_(2)
+
+    return run
+
+
+def _of_memory_that_is_gone(view):
+    def run(x):
+        made = x * 1
+        with torch.no_grad():
+            seen = view(made)
+        del made
+        seen.mul_(2)
+        return seen.detach()
+
+    return run
+
+
+def _without_grad_mode(view):
+    def run(x):
+        with torch.no_grad():
+            seen = view(x)
+            seen.mul_(2)
+        return seen
+
+    return run
+
+
+def _behind_detach(view):
+    def run(x):
+        with torch.no_grad():
+            seen = view(x.detach())
+        seen.mul_(2)
+        return seen
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:1],
+        lambda x: x.view(-1),
+        lambda x: x.as_strided((1, 0), (2, 2)),
+        lambda x: x.chunk(2)[1],
+        lambda x: x.view(2, 1).t(),
+    ],
+)
+@pytest.mark.parametrize(
+    "program",
+    [
+        _written_while_caught,
+        _written_at_the_end,
+        _of_memory_that_is_gone,
+        _without_grad_mode,
+        _behind_detach,
+    ],
+)
+def test_a_write_that_autograd_refuses(program, view):
+    """Also where no result of the graph has a gradient."""
+
+    def outcome(function, x):
+        try:
+            made = function(x)
+        except RuntimeError as error:
+            return str(error), x.tolist()
+        return made.tolist() if isinstance(made, torch.Tensor) else made, x.tolist()
+
+    plain = program(view)
+    jitted = graftjit.jit(plain)
+    for needs in (True, False, True):
+        for make in (lambda x: x, lambda x: x * 1):
+            ours, expected = (
+                outcome(function, make(torch.ones(2, requires_grad=needs)))
+                for function in (jitted, plain)
+            )
+            assert ours == expected
+
+
+def _returned(x):
+    made = x * 1
+    with torch.no_grad():
+        seen = made[:1]
+    return seen
+
+
+def test_a_view_of_memory_that_is_gone_requires_a_gradient_as_its_base_does():
+    jitted = graftjit.jit(_returned)
+    for needs in (True, False):
+        ours, expected = (
+            function(torch.ones(2, requires_grad=needs)) for function in (jitted, _returned)
+        )
+        assert ours.requires_grad == expected.requires_grad
+        assert (ours._base is None) == (expected._base is None)

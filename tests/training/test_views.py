@@ -363,3 +363,20 @@ def test_parts_of_which_one_goes_into_another_result() -> None:
         sum(one.sum() * n for n, one in enumerate(results, 1)).backward()  # type: ignore[union-attr]
         found.append([leaf.detach(), x.grad, other.grad, *(one.detach() for one in results)])
     torch.testing.assert_close(found[1], found[0])
+
+
+def _asked_after_a_write(x):
+    made = x.clone()
+    view = made.real
+    made.add_(1)
+    return made, view.is_leaf
+
+
+def test_a_question_about_a_view_whose_base_was_written_to():
+    """torch makes the node of such a view when it is asked for, by operators."""
+    jitted = graftjit.jit(_asked_after_a_write)
+    x = torch.tensor([1 + 1j, 2 - 1j], requires_grad=True)
+    (ours, leaf), (expected, as_expected) = jitted(x), _asked_after_a_write(x)
+    assert leaf is as_expected
+    assert torch.equal(ours, expected)
+    assert "PL205" not in {note.code for note in jitted.report().notes}
