@@ -311,7 +311,7 @@ def failed_halfway(error: BaseException) -> BaseException:
 
 
 def number_from(
-    kind: str, bounds: tuple[int | None, int | None], step: Any, *args: Any, **kwargs: Any
+    kind: str, bounds: tuple[float | None, float | None], step: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """step(*args, **kwargs), a number as the frame's code was compiled for."""
     found = step(*args, **kwargs)

@@ -196,6 +196,9 @@ def compared(m: Machine, symbol: str, left: Any, right: Any) -> Value | None:
     if "float" in kinds:
         given = [float(one) if type(one) is int else one for one in given]
     made = m.tracer.run(_compared, (symbol, *given), where=m.users_line)
+    certain = value_questions.certain(m, Tensor(made, torch.Tensor))
+    if certain is not None:
+        return Const(certain)
     drawn = any(map(m.numbers.is_drawn, symbols_of((left, right))))
     return truth(m, made, symbolic_numbers.DRAWN if drawn else COMPARED)
 

@@ -21,7 +21,7 @@ from ..values import symbolic_numbers
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.symbolic_sizes import has_one_element
 from ..values.value import Const, Tensor, Value
-from . import data_numbers, replaced_tensors
+from . import data_numbers, replaced_tensors, value_questions
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -39,6 +39,9 @@ def outcome(m: Machine, frame: Frame, jump: Instr, value: Value) -> bool | None:
         return None
     if jump.target is None or jump.op != "POP_JUMP_IF":
         return None
+    certain = value_questions.certain(m, tensor)
+    if certain is not None:
+        return certain
     jumps = jump.arg == "true"
     usual = m.assumed.get(place_of(frame.code, jump))
     if usual is not None and checked(m, tensor, usual):

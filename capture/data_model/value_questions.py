@@ -32,7 +32,7 @@ MOST_ASKED = 512  # per frame; plain Python would run the same operators
 
 def truth(m: Machine, value: Tensor) -> bool:
     """bool(tensor)"""
-    found = _certain(m, value)
+    found = certain(m, value)
     if found is None:
         found = _answer(m, value, True)
     if found is None:
@@ -61,7 +61,7 @@ def number(m: Machine, value: Value, name: str, at: int = 0) -> Value | None:
     """
     if not isinstance(value, Tensor):
         return None
-    found = _certain(m, value) if name in _TRUTHS else None
+    found = certain(m, value) if name in _TRUTHS else None
     if found is None and name != "tolist":
         found = _answer(m, value, name in _TRUTHS, at)
     if found is None:
@@ -85,7 +85,7 @@ _TRUTHS = ("__bool__", "is_nonzero")
 NUMBERS = frozenset({"item", "tolist", "__int__", "__float__", "__index__", *_TRUTHS})
 
 
-def _certain(m: Machine, value: Tensor) -> bool | None:
+def certain(m: Machine, value: Tensor) -> bool | None:
     """The truth that the range of an operator decides."""
     ghost = value.ghost
     if m.inner or m.modes or not m.tracer.owns(ghost) or not has_one_element(m, ghost):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...ir.graph.certain import FRACTION
 from ...runtime.guards.sources import Source
 from .. import helpers
 from ..breaks import Break
@@ -39,7 +40,7 @@ def _called(
     m: Machine,
     what: str,
     like: float,
-    bounds: tuple[int | None, int | None],
+    bounds: tuple[float | None, float | None],
     step: Any,
     items: tuple[Value, ...],
     named: Kwargs,
@@ -127,6 +128,8 @@ for _name in ("time", "perf_counter", "monotonic", "process_time"):
 
 
 # -- random ----------------------------------------------------------------------------------------
+# Functions of random and of numpy that give numbers of [0, 1), without arguments or from 0 to 1.
+_UNIT = ("random", "random_sample", "rand", "uniform")
 # Functions of any numbers that give a float.
 _ANY = ("random", "uniform", "gauss", "normalvariate")
 _FLOATS = (
@@ -181,9 +184,19 @@ def _random_float(name: str) -> Callable[..., Value]:
         if type(like) is not float:
             raise Break("GB119", f"{name}() that gives a {type(like).__name__}")
         items = (receiver, *rest)
-        return _called(m, RANDOM, like, (None, None), step, items, kwargs, receiver)
+        bounds = _float_bounds(name, rest, kwargs)
+        return _called(m, RANDOM, like, bounds, step, items, kwargs, receiver)
 
     return model
+
+
+def _float_bounds(
+    name: str, given: Args, kwargs: Kwargs
+) -> tuple[float, float] | tuple[None, None]:
+    """The least and the greatest number of a call with these arguments, as far as is known."""
+    plain = [one.value for one in given if type(one) is Const]
+    of_unit = not given or (name == "uniform" and plain == [0, 1])
+    return FRACTION if name in _UNIT and of_unit and not kwargs else (None, None)
 
 
 def _like(kwargs: Kwargs) -> dict[str, Any]:
@@ -429,4 +442,5 @@ def numpy_call(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value | Non
     like = _tried(name, module.RandomState(0), plain, named)
     if type(like) is not float:
         return None
-    return _called(m, RANDOM, like, (None, None), step, (receiver, *rest), kwargs, receiver)
+    bounds = _float_bounds(name, rest, kwargs)
+    return _called(m, RANDOM, like, bounds, step, (receiver, *rest), kwargs, receiver)

@@ -217,7 +217,12 @@ class Symbol(Expr):
     __slots__ = ("high", "low", "name")
 
     def __init__(
-        self, name: str, kind: str, hint: Any, low: int | None = None, high: int | None = None
+        self,
+        name: str,
+        kind: str,
+        hint: Any,
+        low: float | None = None,
+        high: float | None = None,
     ) -> None:
         self.name, self.kind, self._known = name, kind, (0, hint)
         self.low, self.high = low, high

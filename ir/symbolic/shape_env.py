@@ -107,8 +107,8 @@ class Facts:
         kind: str,
         hint: Any,
         origin: Any,
-        low: int | None = None,
-        high: int | None = None,
+        low: float | None = None,
+        high: float | None = None,
         called: str = "",
     ) -> Symbol:
         """A new symbol for the number at `origin`; `called`: see there."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
+import pytest
 import torch
 from torch import nn
+
+import graftjit
 
 from ..harness import agrees
 from .series import series
@@ -25,9 +31,27 @@ class Layers(nn.Module):
         return x, torch.rand(2)
 
 
-def layers(drop):
+class Flagged(Layers):
+    """The condition sets a flag, and what the last layer gives is a result on which another depends."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            skip = False
+            if self.training:
+                drawn = torch.rand([])
+                if drawn < self.drop:
+                    skip = True
+            if skip:
+                found = (None, None)
+            else:
+                found = (layer(x).tanh(), None)
+                x = found[0]
+        return x, self.layers[0](x).sin(), torch.rand(2)
+
+
+def layers(drop, kind=Layers):
     torch.manual_seed(4)
-    model = Layers(drop)
+    model = kind(drop)
     return series(lambda x: model(x), [torch.ones(2, 3), torch.zeros(2, 3)])
 
 
@@ -42,6 +66,16 @@ def test_layers_that_are_never_dropped():
 @whole
 def test_layers_that_are_always_dropped():
     return layers(1.0)
+
+
+@whole
+def test_a_flag_that_is_never_set():
+    return layers(0.0, Flagged)
+
+
+@whole
+def test_a_flag_that_is_always_set():
+    return layers(1.0, Flagged)
 
 
 @agrees(backward=True)
@@ -72,3 +106,83 @@ def test_a_number_that_is_written_or_not_drawn_so():
         return x * sum(2**i for i, one in enumerate(found) if one), torch.rand(2)
 
     return series(f, [torch.ones(2, 3)] * 3)
+
+
+DRAWS = {
+    "item": lambda: torch.rand(1).item(),
+    "item of one of several": lambda: torch.rand(3)[1].item(),
+    "float64": lambda: torch.rand([], dtype=torch.float64).item(),
+    "random": lambda: random.random(),
+    "uniform": lambda: random.uniform(0, 1),
+    "numpy's rand": lambda: np.random.rand(),
+    "numpy's random": lambda: np.random.random(),
+    "numpy's uniform": lambda: np.random.uniform(0.0, 1.0),
+}
+
+
+def seeded():
+    torch.manual_seed(4)
+    random.seed(4)
+    np.random.seed(4)
+
+
+@pytest.mark.parametrize("outside", [0.0, 1.0])
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_numbers_that_the_range_decides(draw, outside):
+    """Each number is drawn, in order, though nothing depends on it."""
+
+    def f(x):
+        for _ in range(3):
+            if draw() < outside:
+                x = x * 2
+            else:
+                x = x.sin()
+        return x, draw()
+
+    graftjit.reset()
+    jitted = graftjit.jit(f)
+    seeded()
+    plain = [f(torch.full((3,), step)) for step in (1.0, 2.0)], draw()
+    seeded()
+    found = [jitted(torch.full((3,), step)) for step in (1.0, 2.0)], draw()
+    assert str(found) == str(plain)
+    report = jitted.report()
+    assert (report.graph_count, len(report.breaks)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random.uniform(-1, 1),
+        lambda: 1 - random.uniform(b=0, a=1),
+        lambda: random.gauss(0, 1),
+        lambda: np.random.uniform(-1, 1),
+        lambda: np.random.randn(),
+        lambda: torch.rand(1).sub_(0.5).item(),
+        lambda: torch.rand(1).add_(-0.5).view(()).item(),
+        lambda: (torch.rand(1) - 0.5).item(),
+        lambda: torch.randn(1).item(),
+    ],
+)
+def test_numbers_of_other_ranges(draw):
+    def f(x):
+        return x * 2 if draw() < 0 else x.sin()
+
+    graftjit.reset()
+    jitted = graftjit.jit(f)
+    seeded()
+    plain = [f(torch.full((3,), step * 1.0)) for step in range(8)]
+    seeded()
+    assert str([jitted(torch.full((3,), step * 1.0)) for step in range(8)]) == str(plain)
+
+
+@agrees(breaks=1)
+def test_a_number_below_0_that_rounds_to_0():
+    """A tensor of float32 is compared with -0.0: 0 is possible."""
+    torch.manual_seed(4)
+
+    def f(x):
+        drawn = torch.rand([])
+        return x * 2 if drawn > -1e-60 else x.sin()
+
+    return series(f, [torch.ones(3)] * 2)
