@@ -26,7 +26,8 @@ _OFTEN = 4  # one failed in so many calls
 MARK = "_graftjit_dynamic"  # attribute of a tensor: the dimensions that `mark_dynamic` named
 VALUES = 3  # so many different values make an int symbolic: many ints are flags
 _FLOATS = 2  # and so many a float: one that has changed changes again
-# Limit of conditions on tensor data per code object for which both truths are compiled.
+# Limit of conditions on tensor data per code object for which both truths are compiled; those that
+# change together count as one.
 CONDITIONS = 4
 # Limit of symbolic integers: results computed from them should stay within 64 bits.
 LIMIT = (1 << 31) - 1
@@ -46,12 +47,14 @@ class Variation:
         self._marked: set[Source] = set()
         # Keys: an iterator. Values: the places where calls brought it.
         self._places: dict[Source, set[int]] = {}
-        # Keys: a condition on tensor data, as text. Values: its observed outcomes.
+        # Keys: a read of a number from tensor data, as text. Values: its observed outcomes.
         self._outcomes: dict[Any, set[tuple[str, str]]] = {}
+        self._conditions = _Conditions()
         self.usual = UsualSizes()
 
     def observe(self, entries: Iterable[Iterable[Row]], read: Any) -> None:
         """Compare the tensors and numbers that entries expect with those of the missed frame."""
+        self._conditions.miss += 1
         if self.dynamic is False:
             return
         for rows in entries:
@@ -80,6 +83,7 @@ class Variation:
         """A copy for which nothing is symbolic."""
         made = Variation(dynamic=False, plain=True)
         made._outcomes, made._places = self._outcomes, self._places
+        made._conditions = self._conditions
         made.usual = self.usual
         return made
 
@@ -87,16 +91,15 @@ class Variation:
         """Note an outcome of a condition on tensor data, and say whether an entry may be made for
         it.
 
-        Entries are made for both truths of the first few conditions, for a few values of an
-        integer, and for one value of a float.
+        Entries are made for both truths of the first few conditions (see `_Conditions`), for a few
+        values of an integer, and for one value of a float.
         """
+        if type(outcome) is bool:
+            return self._conditions.answered(question, outcome)
         seen = self._outcomes.setdefault(question, set())
         if len(seen) <= VALUES:
             seen.add(_bits(outcome))
-        if type(outcome) is not bool:
-            return len(seen) <= (VALUES if type(outcome) is int else 1)
-        both = [known for known, found in self._outcomes.items() if len(found) > 1]
-        return len(seen) < 2 or question in both[:CONDITIONS]
+        return len(seen) <= (VALUES if type(outcome) is int else 1)
 
     def places(self, iterator: Source, place: int) -> int:
         """Note a place of an iterator, and return at how many it has been."""
@@ -176,6 +179,41 @@ def _bits(value: Any) -> tuple[str, str]:
     parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
     written = [part.hex() if isinstance(part, float) else hex(part) for part in parts]
     return (type(value).__name__, " ".join(written))
+
+
+class _Conditions:
+    """The truths of conditions on tensor data at the misses of one code object.
+
+    Conditions that always change at the same misses, as the flags of layers that have been
+    initialised, need no more entries than one of them: they are a group, which its first one leads.
+    """
+
+    def __init__(self) -> None:
+        self.miss = 0
+        self._first: dict[Any, bool] = {}
+        # For each condition the miss at which it was answered last, and whether that was another
+        # truth than its first one.
+        self._last: dict[Any, tuple[int, bool]] = {}
+        # For each condition that has changed the leader of its group; the leaders, in order; for each
+        # miss the first of the conditions that had never changed before.
+        self._leaders: dict[Any, Any] = {}
+        self._groups: dict[Any, None] = {}
+        self._changing: dict[int, Any] = {}
+
+    def answered(self, question: Any, truth: bool) -> bool:
+        """Note a truth, and say whether an entry may be made for it."""
+        changed = self._first.setdefault(question, truth) is not truth
+        self._last[question] = self.miss, changed
+        leader = self._leaders.get(question)
+        if leader is None:
+            if not changed:
+                return True
+            leader = self._changing.setdefault(self.miss, question)
+        if self._last[leader] == (self.miss, not changed):
+            leader = question
+        self._leaders[question] = leader
+        self._groups.setdefault(leader)
+        return leader in [*self._groups][:CONDITIONS]
 
 
 class UsualSizes:

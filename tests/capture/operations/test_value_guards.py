@@ -291,6 +291,70 @@ def test_modules_of_one_class():
         gates[1].open.fill_(True)
 
 
+# -- conditions that change together ---------------------------------------------------------------
+class Scaled(nn.Module):
+    """A layer that its first batch initialises."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("ready", torch.tensor(False))
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x):
+        if not self.ready:
+            self.scale = 1 / (x.detach().abs().mean(0) + 0.1)
+            self.ready = torch.tensor(True)
+        return torch.sin(x * self.scale)
+
+
+@agrees(graphs=2, breaks=0, recompiles=1)
+def test_layers_that_the_first_batch_initialises():
+    model = nn.Sequential(*(Scaled() for _ in range(9)))
+    return (
+        lambda x: model(x),
+        (t([1.0, 2.0, 3.0]),),
+        [giving(t([3.0, 1.0, step])) for step in range(3)],
+    )
+
+
+@agrees(graphs=2, breaks=0, recompiles=1)
+def test_conditions_of_which_each_is_the_opposite_of_the_next():
+    flags = [torch.tensor(at % 2 == 0) for at in range(10)]
+
+    def f(x, change):
+        for flag in flags:
+            x = torch.cos(x) if flag else x * 2
+        if change:
+            for flag in flags:
+                flag.logical_not_()
+        return x
+
+    return f, (t(), True), [giving(t(), True) for _ in range(3)]
+
+
+@agrees(breaks=1)
+def test_conditions_that_change_together_at_first():
+    """Each goes its own way then: four of them have entries for both truths."""
+    flags = torch.tensor([True] * 10)
+    parts = flags.unbind()
+
+    def f(x, step):
+        for at, part in enumerate(parts):
+            x = torch.cos(x) if part else x * 2
+        return x
+
+    def stepping(step):
+        def change():
+            flags.copy_(
+                torch.tensor([step == 1 or (at + step) % (step + 1) > 0 for at in range(10)])
+            )
+            return t(), 0
+
+        return change
+
+    return f, (t(), 0), [stepping(step) for step in range(7)]
+
+
 # -- is_compiling ---------------------------------------------------------------------------------------------
 @agrees(breaks=0)
 def test_is_compiling_is_what_plain_python_says():
