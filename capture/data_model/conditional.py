@@ -24,6 +24,7 @@ from ...ir.graph.effects import root
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import Symbol
 from ...ir.trace import conditional
+from ...ir.trace.conditional_backward import INNER
 from ...ir.trace.joint_graph import Declined
 from ..breaks import Restart
 from ..bytecode.branches import place_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from ...ir.graph.nodes import Graph
     from ..interpreter.machine import Machine
 
+# In `Machine.not_skipped`: tensors that bodies have replaced are copied behind them.
+APART = "a tensor that a body has replaced is a result that others depend on"
 # Of one loop, and of all loops of a walk: each step is compiled for itself.
 _MOST_ROWS, _MOST_STEPS = 64, 512
 
@@ -115,6 +118,7 @@ def joined(m: Machine, frame: Frame, head: int) -> None:
         m.activity += 1
         m.has_bodies.add(one.place)
         conditional.end(m.tracer, m.users_line, replaced)
+        one.state.leave(m)
 
 
 def forget(m: Machine) -> bool:
@@ -163,9 +167,17 @@ def check(m: Machine, outputs: list[Tensor]) -> None:
 
 
 def check_backward(m: Machine, graph: Graph) -> None:
-    """Begin again without bodies if the graph has no backward of its own because of them."""
-    if m.has_bodies and isinstance(graph.joint, Declined):
-        _give_all_up(m)
+    """Begin again without bodies if the graph has no backward of its own because of them.
+
+    A result that others depend on has a node of autograd behind all bodies first (`APART`).
+    """
+    if not m.has_bodies or not isinstance(graph.joint, Declined):
+        return
+    if INNER in graph.joint.reason and m.chosen and APART not in m.not_skipped:
+        m.not_skipped.add(APART)
+        m.forget_steps()
+        raise Restart
+    _give_all_up(m)
 
 
 def ask_history(m: Machine, ghost: Any) -> None:
@@ -223,6 +235,16 @@ class _State:
         if len({id(after) for after, _ in known.values()}) < len(known):
             give_up(m)
         return [made.ghost for _, made in known.values()]
+
+    def leave(self, m: Machine) -> None:
+        """Behind the body, give the locals that it has replaced copies, if that is wanted."""
+        if APART not in m.not_skipped:
+            return
+        for one in self.chosen:
+            if one.after is not None:
+                made = one.copied(m)
+                names = [n for n in self.locals if self.frame.locals.get(n) is one.made]
+                self.frame.locals |= dict.fromkeys(names, made)
 
     def ghosts(self) -> list[Any]:
         """The tensors, but for those that the frame has not written to."""

@@ -178,6 +178,7 @@ class _Chosen:
         self.nested = bool(m.open_bodies)
         self.ghost = m.tracer.run(_copied, (before.ghost,), where=m.users_line)
         self.after: Any = None
+        self.made: Any = None
         self.nodes: set[Node] = set()  # those that overwrite it
         self.now: list[Any] = []  # what the tensors were behind the body
 
@@ -200,6 +201,13 @@ class _Chosen:
         self.now = self._now()
         m.chosen = Choices() if m.chosen is None else m.chosen
         m.chosen.append(self)
+        self.made = m.heap.tensor(self.ghost)
+        return self.made
+
+    def copied(self, m: Machine) -> Tensor:
+        """A copy of the tensor takes its place, outside of the body."""
+        self.ghost = m.tracer.run(_copied, (self.ghost,), where=m.users_line)
+        self.now = self._now()
         return m.heap.tensor(self.ghost)
 
     def roots(self) -> list[Node]:

@@ -47,6 +47,9 @@ _ALWAYS: _Terms = frozenset([frozenset()])
 _NEVER: _Terms = frozenset()
 
 
+INNER = "one changes a result that others depend on"
+
+
 class _NotKnown(CannotTrace):
     """Why the backward of parts cannot be a graph."""
 
@@ -151,7 +154,7 @@ class Conditions:
             own = [frozenset([at]) for at in {*same, *self.inner[function]}]
             self.parted[function] = frozenset(own)
             if self.exists(function) != ALWAYS or self.inside[function]:
-                raise _NotKnown("one changes a result that others depend on")
+                raise _NotKnown(INNER)
         terms = self.needed.get(function, _NEVER), self.parted.get(function, _NEVER)
         for span in self.inside[function]:
             for edge, before in span.changed.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -316,3 +317,81 @@ def test_a_body_of_other_arguments():
     v, w = (torch.full((5,), one, requires_grad=True) for one in (2.0, 3.0))
     first, *rest = rows(grad=True)
     return f, (first, v, w), [giving(one, v, w) for one in rest]
+
+
+# -- a result that others depend on ----------------------------------------------------------------
+class TwoParts(nn.Module):
+    """An encoder whose last tensor is a result, and a decoder that reads it."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.encoder, self.decoder = Skipping(step), Skipping(step)
+        self.step = step
+
+    def forward(self, x):
+        memory = self.step(self.encoder, x * 2)
+        return memory, self.step(self.decoder, memory * 3) * memory.cos()
+
+
+def of_both(memory, y):
+    (memory.square().sum() + y.square().sum()).backward()
+
+
+def of_the_last(memory, y):
+    y.square().sum().backward()
+
+
+def of_the_first(memory, y):
+    memory.square().sum().backward()
+
+
+def one_after_the_other(memory, y):
+    y.square().sum().backward(retain_graph=True)
+    memory.square().sum().backward()
+
+
+def through_the_first(memory, y):
+    memory.register_hook(lambda gradient: gradient * 2)
+    memory.retain_grad()
+    y.square().sum().backward()
+    return memory.grad
+
+
+def of_one_by_the_other(memory, y):
+    return torch.autograd.grad(y.square().sum(), memory)[0]
+
+
+@pytest.mark.parametrize(
+    "differentiate",
+    [
+        of_both,
+        of_the_last,
+        of_the_first,
+        one_after_the_other,
+        through_the_first,
+        of_one_by_the_other,
+    ],
+    ids=lambda one: one.__name__,
+)
+@pytest.mark.parametrize("step", [goes_on, by_a_flag, by_a_truth], ids=lambda one: one.__name__)
+def test_a_result_that_others_depend_on(step, differentiate):
+    torch.manual_seed(3)
+    model = TwoParts(step).double()
+    model.load_state_dict({k: 0.3 * torch.randn_like(v) for k, v in model.state_dict().items()})
+    run = graftjit.jit(model)
+    found = []
+    for fn in (model, run):
+        torch.manual_seed(1)
+        mine = []
+        for _ in range(8):
+            model.zero_grad()
+            x = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+            results = fn(x)
+            more = differentiate(*results)
+            gradients = [one.grad for one in (x, *model.parameters())]
+            mine.append([*(one.detach() for one in results), more, *gradients])
+        found.append(mine)
+    for wanted, got in zip(*found, strict=True):
+        assert [one is None for one in wanted] == [one is None for one in got]
+        torch.testing.assert_close(got, wanted)
+    is_whole(run.report())
