@@ -150,6 +150,18 @@ def may_ask(m: Machine, value: Tensor) -> bool:
     )
 
 
+def lasting(m: Machine, value: Tensor, at: int) -> Any:
+    """The guarded number in a tensor that follows from sizes and from what outlives a call, as
+    buffers do; None for other tensors. `at`: as in `number`."""
+    part = _producing(m, value.ghost)
+    if part is None:
+        return None
+    sources = [m.tracer.origin(node.target)[0] for node in part[0] if node.op == "input"]
+    if any(not isinstance(one, Source) or _is_argument(one) for one in sources):
+        return None
+    return _answer(m, value, False, at)
+
+
 def _answer(m: Machine, value: Tensor, as_truth: bool, at: int = 0) -> Any:
     """The guarded answer; None if the read cannot be answered before the graph."""
     part = _producing(m, value.ghost)
@@ -182,10 +194,15 @@ def _answer(m: Machine, value: Tensor, as_truth: bool, at: int = 0) -> Any:
 
 def _varies(source: Source, value: Any) -> bool:
     """Whether these are floats that the frame gets as an argument, or as an item of one."""
+    floats = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return floats and _is_argument(source)
+
+
+def _is_argument(source: Source) -> bool:
+    """Whether this is an argument of the frame, or an item of one."""
     while source.kind == "item" and source.base is not None:
         source = source.base
-    floats = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-    return floats and source.kind == "local"
+    return source.kind == "local"
 
 
 class _Question:

@@ -442,5 +442,5 @@ def numpy_call(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value | Non
     like = _tried(name, module.RandomState(0), plain, named)
     if type(like) is not float:
         return None
-    bounds = _float_bounds(name, rest, kwargs)
-    return _called(m, RANDOM, like, bounds, step, (receiver, *rest), kwargs, receiver)
+    of_floats = _float_bounds(name, rest, kwargs)
+    return _called(m, RANDOM, like, of_floats, step, (receiver, *rest), kwargs, receiver)

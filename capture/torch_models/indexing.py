@@ -109,7 +109,7 @@ def _read(m: Machine, part: Value) -> Value:
     if isinstance(part, Slice):
         bounds = (part.start, part.stop, part.step)
         if any(isinstance(bound, Tensor) for bound in bounds):
-            return Slice(*(_number(m, one) if isinstance(one, Tensor) else one for one in bounds))
+            return Slice(*(_bound(m, one, at) for at, one in enumerate(bounds)))
     if isinstance(part, Sequence) and part.cls is list and _holds_varying(m, part):
         return m.call(Obj(torch.tensor), [part], {})
     return part
@@ -122,6 +122,15 @@ def _holds_varying(m: Machine, part: Sequence) -> bool:
         return False
     whole = [one for one in items if symbolic_numbers.is_whole(one)]
     return any(symbolic_numbers.varies(m, symbolic_numbers.operand(m, one)) for one in whole)
+
+
+def _bound(m: Machine, value: Value, at: int) -> Value:
+    """A bound of a slice, which decides a size: a number that lasts is known at capture."""
+    if not isinstance(value, Tensor):
+        return value
+    whole = not value.ghost.dim() and value.ghost.dtype in _WHOLE
+    known = value_questions.lasting(m, value, at) if whole else None
+    return _number(m, value) if known is None else Const(known)
 
 
 def _number(m: Machine, value: Tensor) -> Value:

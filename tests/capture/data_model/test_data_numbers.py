@@ -10,7 +10,7 @@ import torch
 from graftjit import jit
 
 from ..harness import agrees, t
-from .series import series, trained
+from .series import giving, series, trained
 
 
 def rows(count=4, size=6):
@@ -572,6 +572,47 @@ def test_positions_computed_of_sizes():
         return torch.arange(at[-1] + 2, at[0] - 1, -1, dtype=torch.long)
 
     return series(f, [t(size) for size in (4, 5, 6, 7, 8, 9)])
+
+
+class Padding(torch.nn.Module):
+    """A convolution that cuts what it has padded, by numbers in buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("before", torch.tensor(2))
+        self.register_buffer("beyond", torch.tensor(1))
+        self.conv = torch.nn.Conv1d(3, 3, 3, groups=3)
+
+    def forward(self, x):
+        more = max(self.before, self.beyond) - 1
+        x = torch.nn.functional.pad(x, (self.before, self.beyond))
+        return self.conv(x[..., : x.shape[-1] - more]).sin()
+
+
+@agrees(graphs=2, breaks=0, recompiles=1)
+def test_slices_by_numbers_in_buffers():
+    """The convolution has sizes that are known, and another size once a buffer is another one."""
+    torch.manual_seed(4)
+    layers = torch.nn.Sequential(*(Padding() for _ in range(4)))
+    x = torch.randn(2, 3, 8)
+
+    def other():
+        layers[1].before.fill_(3)
+        return (x,)
+
+    return lambda x: layers(x), (x,), [giving(x + 1), other, giving(x - 1)]
+
+
+@agrees(breaks=0)
+def test_a_slice_by_a_buffer_that_each_call_changes():
+    at = torch.tensor(1)
+
+    def f(x):
+        found = x[at:] * 2, x[:at].sin()
+        at.add_(1)
+        return found
+
+    return f, (t(9),), [giving(t(9))] * 6
 
 
 @agrees(breaks=0)
