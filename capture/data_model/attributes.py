@@ -433,26 +433,38 @@ def generic_attr(m: Machine, value: Any, name: str, cls: type, hook: bool = True
     stored = m.heap.overlay.get(value, {}).get(name, MISSING)
     if stored is not MISSING and stored is not None:
         return stored
-    own = instance_dict(value.value) if isinstance(value, Obj) else None
+    if isinstance(value, Obj):
+        found = own_attribute(m, value, value.value, name, stored is MISSING)
+        if found is not None:
+            return found
+    if raw is not MISSING:
+        return _bound_or_missing(m, value, name, raw, cls, hook)
+    return _missing(m, value, name, cls) if hook else _absent(value, name)
+
+
+def own_attribute(
+    m: Machine, value: Obj | Dict, real: Any, name: str, kept: bool = True
+) -> Value | None:
+    """The attribute in the `__dict__` of an object from outside, or None under a guard.
+
+    If not `kept`, the frame has deleted what the object had under this name."""
+    own = instance_dict(real)
     written = m.heap.known.get(id(own))
     if isinstance(written, Dict) and written.changed:
         assert value.source is not None
         m.guard("same", Source("dict", value.source, None), written.source)
-        in_dict = containers.dict_get(m, written, freeze(Const(name)))
-        if in_dict is not None:
-            return in_dict
-    elif stored is MISSING and isinstance(value, Obj):
-        found = in_instance_dict(own, name)
-        if value.source is None:
-            if found is not MISSING:
-                raise Break("GB112", f"attribute {name!r} of an object without a source")
-        elif found is not MISSING:
-            return m.wrap(found, Source("attr", value.source, name))
-        else:
-            m.guard("no_attr", value.source, name)
-    if raw is not MISSING:
-        return _bound_or_missing(m, value, name, raw, cls, hook)
-    return _missing(m, value, name, cls) if hook else _absent(value, name)
+        return containers.dict_get(m, written, freeze(Const(name)))
+    if not kept:
+        return None
+    found = in_instance_dict(own, name)
+    if value.source is None:
+        if found is not MISSING:
+            raise Break("GB112", f"attribute {name!r} of an object without a source")
+        return None
+    if found is not MISSING:
+        return m.wrap(found, Source("attr", value.source, name))
+    m.guard("no_attr", value.source, name)
+    return None
 
 
 def _bound_or_missing(m: Machine, value: Any, name: str, raw: Any, cls: type, hook: bool) -> Value:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...ir.graph.layout import is_dense
 from ..breaks import Break
 from ..data_model import attributes
 from ..data_model.attributes import instance_dict
@@ -24,7 +25,7 @@ from ..operations import instances
 from ..torch_models import calls
 from ..values.containers import as_constant
 from ..values.registry import Args, Kwargs, models
-from ..values.value import Const, Obj, Sequence, Tensor, Value
+from ..values.value import Const, Dict, Obj, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -53,7 +54,7 @@ _ATOMS = (
 )
 # Shallow copies of these are the objects themselves, too.
 _SHALLOW_ATOMS = (tuple, frozenset, slice)
-_COPIED_BY_METHOD = (list, dict, set, bytearray, OrderedDict)
+_COPIED_BY_METHOD = (list, dict, set, bytearray)
 
 
 def _python_copies(name: str) -> Any:
@@ -90,14 +91,17 @@ def _names_of_slots(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     return Const(tuple(copyreg._slotnames(args[0].value)))  # type: ignore[attr-defined]
 
 
-def _has_dict(cls: type) -> bool:
-    """Whether objects of the class have a `__dict__`."""
-    raise NotImplementedError(cls)
+def _has_dict(x: Any, cls: type) -> bool:
+    """Whether the object, of this class, has a `__dict__`."""
+    raise NotImplementedError(x, cls)
 
 
 @models(_has_dict)
 def _dict_or_none(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    return Const(bool(args[0].value.__dictoffset__))  # type: ignore[attr-defined]
+    one, cls = args
+    # An OrderedDict that a method or an operator made in the frame has no attributes.
+    bare = isinstance(one, Dict) and one.origin is None
+    return Const(not bare and bool(cls.value.__dictoffset__))  # type: ignore[attr-defined]
 
 
 def _copy_of_tensor(x: torch.Tensor, before: list[Any]) -> torch.Tensor:
@@ -114,7 +118,8 @@ def _tensor_copied(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         raise Break("GB102", "call of copy.deepcopy with this object")
     ghost, others = tensor.ghost, [one for one in seen if isinstance(one, Tensor)]
     own = instance_dict(tensor.origin) if tensor.source is not None else None
-    dense = torch._prims_common.is_non_overlapping_and_dense_or_false(ghost)
+    # Torch's own answer to this question imports sympy.
+    dense = is_dense(ghost._node.meta.shape, ghost._node.meta.stride)
     if own or m.heap.overlay.get(tensor) or ghost.requires_grad or not dense:
         raise Break("GB102", "call of copy.deepcopy with this tensor")
     if any(one.ghost._store is ghost._store for one in others):
@@ -266,15 +271,18 @@ def _reduced(x: Any, cls: Any) -> Any:
         return copyreg.dispatch_table[cls](x)
     if cls.__reduce_ex__ is not object.__reduce_ex__:
         return x.__reduce_ex__(4)
-    if cls is set:
-        return cls, (list(x),)
-    if cls is OrderedDict:
-        return cls, (), None, None, x.items()
-    if cls is defaultdict:
-        return cls, (x.default_factory,), None, None, x.items()
-    if cls is deque:
-        return cls, ((), x.maxlen), None, x
-    if cls.__reduce__ is not object.__reduce__:
+    reduce = cls.__reduce__
+    if reduce is set.__reduce__:
+        return cls, (list(x),), _state(x, cls)
+    if reduce is OrderedDict.__reduce__:
+        return cls, (), _state(x, cls), None, x.items()
+    if reduce is defaultdict.__reduce__:
+        factory = x.default_factory
+        return cls, () if factory is None else (factory,), None, None, x.items()
+    if reduce is deque.__reduce__:
+        # Without a limit, C passes no arguments to the class.
+        return cls, () if x.maxlen is None else ((), x.maxlen), _state(x, cls), x
+    if reduce is not object.__reduce__:
         return x.__reduce__()
     if hasattr(x, "__getnewargs_ex__"):
         return _python_copies("copy")
@@ -290,7 +298,7 @@ def _state(x: Any, cls: Any) -> Any:
     if cls.__getstate__ is not object.__getstate__:
         return x.__getstate__()
     state = None
-    if _has_dict(cls):
+    if _has_dict(x, cls):
         # Past a `__getattribute__` of the class, as in C.
         state = object.__getattribute__(x, "__dict__")
         if not state:

@@ -222,12 +222,28 @@ def _container(m: Machine, value: Any, name: str) -> Value:
         return type_of(m, value)
     if isinstance(value, Sequence) and value.cls not in (list, tuple):
         return _record(m, value, name)
+    if value.cls is OrderedDict:
+        found = _of_ordered_dict(m, value, name)
+        if found is not None:
+            return found
     raw = mro_lookup(value.cls, name)
     if raw is None or type(raw) is str:  # an unhashable class has None
         return Const(raw)
     if container_methods.find_method(value, name) is not None or raw is not MISSING:
         return BuiltinMethod(value, name)
     raise NoAttribute(name, value.cls.__name__)
+
+
+def _of_ordered_dict(m: Machine, value: Dict, name: str) -> Value | None:
+    """What is in its `__dict__`: it can have attributes, as the `_metadata` of a state dict."""
+    if name == "__dict__":
+        if value.origin is None or value.source is None:
+            raise Break("GB112", "__dict__ of an OrderedDict made in this frame")
+        own = attributes.instance_dict(value.origin)
+        return m.wrap(own, Source("dict", value.source, None))
+    if value.origin is None:
+        return None
+    return attributes.own_attribute(m, value, value.origin, name)
 
 
 def _record(m: Machine, value: Sequence, name: str) -> Value:

@@ -159,6 +159,8 @@ def call_descriptor(m: Machine, real: Any, args: Args, kwargs: Kwargs) -> Value:
         cls = attributes.real_class(receiver)
         assert cls is not None
         return attributes.generic_attr(m, receiver, attribute_name(rest[0]), cls, hook=False)
+    if real is object.__getattribute__ and isinstance(receiver, Dict):
+        return attributes.load_attr(m, receiver, attribute_name(rest[0]))
     if real is object.__init__:
         _nothing_over(m, attributes.real_class(receiver), "__init__", [*rest, *kwargs.values()])
         return Const(None)

@@ -2,7 +2,9 @@
 
 import copy
 import enum
-from collections import OrderedDict, defaultdict, namedtuple
+import subprocess
+import sys
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
 
 import torch
@@ -286,3 +288,105 @@ def test_shallow_copies_of_tensors_that_are_more_than_numbers():
         return copy.copy(tagged).tag, copy.copy(weight) * x, copy.copy(x * weight.detach())
 
     return fn, (t(3),)
+
+
+class Falling(defaultdict):
+    pass
+
+
+class Letters(set):
+    pass
+
+
+class Line(deque):
+    pass
+
+
+def _tagged(made, *items):
+    for item in items:
+        made.update([item]) if isinstance(made, dict) else made.append(item)
+    made.tag = [1]
+    return made
+
+
+def _both_copies(one):
+    shallow, deep = copy.copy(one), copy.deepcopy(one)
+    kept = [getattr(made, "__dict__", None) for made in (shallow, deep)]
+    shared = [getattr(made, "tag", None) is one.tag for made in (shallow, deep)]
+    return shallow, deep, kept, shared, type(shallow), type(deep)
+
+
+@agrees(breaks=0)
+def test_an_ordered_dict_is_copied_with_its_attributes():
+    outside = _tagged(OrderedDict(a=1), ("b", [2]))
+
+    def fn(x):
+        inside = OrderedDict(a=x * 2)
+        inside.tag = [1]
+        by_method = outside.copy()
+        copies = (*_both_copies(outside), *_both_copies(inside))
+        copies[0].tag.append(3)
+        copies[1].tag.append(4)
+        without = copy.copy(OrderedDict(c=1)), copy.copy(by_method)
+        return copies, hasattr(by_method, "tag"), outside.tag, without
+
+    return fn, (t(3),)
+
+
+@agrees(breaks=0)
+def test_a_state_dict_is_copied_with_its_metadata():
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    outside = OrderedDict((key, 1) for key in net.state_dict())
+    outside._metadata = net.state_dict()._metadata
+
+    def fn(x):
+        first, second = copy.copy(outside), copy.deepcopy(outside)
+        del second._metadata["1"]
+        return x + 1, first, second, list(first._metadata), list(second._metadata)
+
+    return fn, (t(3, 2),)
+
+
+@agrees()
+def test_subclasses_of_containers_are_copied_as_they_reduce_themselves():
+    happened = []
+
+    class Ordered(OrderedDict):
+        def __init__(self, *args):
+            happened.append(args)
+            super().__init__(*args)
+
+        def __setitem__(self, key, value):
+            happened.append(key)
+            super().__setitem__(key, value)
+
+    ordered = _tagged(Ordered(), ("a", 1), ("b", [2]))
+    falling = _tagged(Falling(list), ("a", [1]))
+    bare = _tagged(Falling(), ("a", [1]))
+    letters = Letters("ab")
+    letters.tag = [1]
+    short, long = _tagged(Line([1], 2), 2, 3), _tagged(Line(), [1], 2)
+
+    def fn(x):
+        made = [_both_copies(one) for one in (ordered, falling, bare, letters, short, long)]
+        return x + 1, made, list(happened)
+
+    return fn, (t(3),)
+
+
+_DEEP = """
+import copy, sys, torch
+from graftjit import jit
+copied = jit(lambda x: copy.deepcopy([x * 2]))
+before = "sympy" in sys.modules
+assert torch.equal(copied(torch.ones(2, 3))[0], torch.full((2, 3), 2.0))
+assert before or "sympy" not in sys.modules
+"""
+
+
+def test_a_deep_copy_of_a_tensor_imports_no_algebra():
+    """It would also change `copyreg.dispatch_table` below the guards on it."""
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", _DEEP], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr

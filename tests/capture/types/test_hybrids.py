@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import enum
 import inspect
+from collections import OrderedDict
 
 import torch
 
@@ -278,3 +279,59 @@ def test_tuples_of_a_class_of_their_own():
             lambda: (t(3), Weights()),
         ],
     )
+
+
+@agrees(breaks=0, recompiles=1)
+def test_an_ordered_dict_from_outside_has_attributes():
+    table = OrderedDict(a=1)
+    table.tag = [1]
+
+    def fn(x):
+        found = getattr(table, "tag", None), hasattr(table, "late"), table.__dict__.get("tag")
+        try:
+            late = table.late
+        except AttributeError as error:
+            late = type(error).__name__
+        return x + 1, found, found[0] is found[2], late, list(table.items())
+
+    def tag(last):
+        table.late = "there"
+
+    return fn, (t(3),), [lambda last: None, tag, lambda last: None]
+
+
+@agrees(recompiles=2)
+def test_an_attribute_of_an_ordered_dict_that_comes_first():
+    table, other = OrderedDict(a=1), OrderedDict(b=2)
+
+    def fn(x):
+        table.__dict__["kept"] = 5
+        return x + len(table.items()), table.kept, list(other.keys())
+
+    def cover(last):
+        other.keys = lambda: ["covered"]
+
+    def uncover(last):
+        del other.keys
+
+    return fn, (t(3),), [cover, uncover]
+
+
+@agrees(breaks=0)
+def test_versions_in_a_state_dict_reach_the_modules():
+    seen = []
+
+    class Versioned(torch.nn.Module):
+        _version = 3
+
+        def _load_from_state_dict(self, state, prefix, local, *rest):
+            seen.append((prefix, local.get("version")))
+
+    net = torch.nn.Sequential(Versioned(), Versioned())
+    state = net.state_dict()
+
+    def fn(x):
+        net.load_state_dict(state)
+        return x + 1, list(seen)
+
+    return fn, (t(3),)
