@@ -24,7 +24,7 @@ from ..data_model.attributes import (
     special,
 )
 from ..exact_type import is_kind
-from ..values.containers import NotConstant, as_constants, raises
+from ..values.containers import NotConstant, as_constants, compute, raises
 from ..values.value import Const, Context, ContextExit, Dict, Instance, Method, Obj, Value
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def make(m: Machine, cls: type, args: list[Value], kwargs: dict[str, Value]) -> 
         len(given) != 1 or type(given[0]) is not bool or named.keys() - {"mode"}
     ):
         raise Break("GB110", "set_grad_enabled() with these arguments")
+    if cls in AUTOCASTS:
+        # What its constructor raises, or warns of, comes from this call and not from `with`.
+        compute(lambda: cls(*plain, **named))
     made = Context(cls, tuple(plain), named)
     if cls is torch.set_grad_enabled:  # acts when it is made
         (mode,) = given
@@ -101,7 +104,7 @@ def enter(m: Machine, value: Value) -> tuple[Value, Value] | None:
             value.undo.append(lambda: _back(m, value.before))
         _switch(m, GRAD_MODES[value.cls](value.args))
     else:
-        real = value.cls(*value.args, **value.kwargs)
+        real = compute(lambda: value.cls(*value.args, **value.kwargs))
         m.tracer.state_call(real.__enter__)
         value.undo.append(lambda: m.tracer.state_call(real.__exit__, None, None, None))
     value.index = m.root_index

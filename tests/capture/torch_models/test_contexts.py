@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import warnings
 
 import numpy as np
 import torch
@@ -594,3 +595,62 @@ def test_an_active_profiler_sees_the_labels_of_the_program():
             run()
         assert "label of the program" in [event.key for event in seen.key_averages()]
     assert {row.code for row in f.report().breaks} == {"GB103"}
+
+
+def _heard(fn, x):
+    """What three calls give, and the warnings that reach the program, with their places."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        results = [fn(x).tolist() for _ in range(3)]
+    return results, [(one.category, str(one.message), one.filename, one.lineno) for one in heard]
+
+
+def test_a_context_manager_that_warns_when_it_is_made():
+    def deprecated(x):
+        with torch.cpu.amp.autocast():
+            return x @ x
+
+    def disabled(x):
+        made = torch.autocast("cpu", dtype=torch.float32)
+        with made:
+            x = x @ x
+        with made:
+            return x @ x
+
+    for fn in (deprecated, disabled):
+        wanted = _heard(fn, torch.ones(4, 4))
+        assert len(wanted[1]) == 3
+        assert _heard(jit(fn), torch.ones(4, 4)) == wanted
+
+
+@agrees()
+def test_a_context_manager_whose_warning_is_an_error():
+    def fn(x):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                made = torch.cpu.amp.autocast(enabled=False)
+            except FutureWarning as warning:
+                return x + 1, str(warning)
+        with made:
+            return x @ x, None
+
+    return fn, (t(3, 3),)
+
+
+@agrees()
+def test_a_context_manager_that_cannot_be_made():
+    def fn(x):
+        found = []
+        try:
+            with torch.autocast(3):
+                found.append(x @ x)
+        except ValueError as error:
+            found.append(str(error))
+        try:
+            torch.autocast("no such device")
+        except RuntimeError as error:
+            found.append(type(error).__name__)
+        return x + 1, found
+
+    return fn, (t(3, 3),)
