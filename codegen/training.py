@@ -37,7 +37,7 @@ from .lower import backward as lower_backward
 from .output_views import early_views, tail_of
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
-from .programs.shadow import blank_values, calls_python, differs, largest, not_compared, tolerance
+from .programs.shadow import arbitrary, calls_python, differs, largest, not_compared, tolerance
 from .second_order import CompileWhole, second_order
 from .segments import segment_graphs
 
@@ -186,11 +186,11 @@ class Twin:
             tolerance(graph), tolerance(replace(graph, nodes=list(graph.joint.nodes)))
         )
         # (position among the pieces, position among the results) of pieces without a gradient
-        with_history, arbitrary = set(plan.results), blank_values(graph)
+        with_history, unknown = set(plan.results), arbitrary(graph)
         self._others = [
             (at, graph.outputs.index(node))
             for at, node in enumerate(graph.joint.pieces)
-            if at not in with_history and node in graph.outputs and node not in arbitrary
+            if at not in with_history and node in graph.outputs and node not in unknown
         ]
 
     def begin(self, inputs: Sequence[Any]) -> Any:

@@ -47,7 +47,7 @@ def shadowed(
     allowed, devices = tolerance(graph), rng_state.drawn_from(graph)
     tail = f"; kernels: {', '.join(kernels) or 'none'}"
     cancels, names = bool(graph.written) or graph.spends, _names(graph)
-    blank = _blank_outputs(graph)
+    blank = _not_known(graph)
 
     def compare(
         what: str, ours: torch.Tensor, theirs: torch.Tensor, scale: float, slack: Slack
@@ -110,23 +110,27 @@ def _names(graph: Graph) -> list[str]:
     ]
 
 
-def _blank_outputs(graph: Graph) -> set[int]:
-    arbitrary = blank_values(graph)
-    return {at for at, node in enumerate(graph.outputs) if node in arbitrary}
+def _not_known(graph: Graph) -> set[int]:
+    """The positions, among the compared values, of those that differ from run to run."""
+    unknown = arbitrary(graph)
+    compared = [*graph.outputs, *(graph.inputs[at] for at in graph.written)]
+    return {at for at, node in enumerate(compared) if node in unknown}
 
 
-def blank_values(graph: Graph) -> set[Node]:
-    """The outputs with arbitrary content: from memory that no node had written to by then."""
+def arbitrary(graph: Graph) -> set[Node]:
+    """The nodes whose values depend on memory that no node had written to by then."""
     found: set[Node] = set()
     for node in graph.nodes:
-        found.difference_update(map(root, writes(node)))
+        written = set(map(root, writes(node)))
+        found -= written
         if node.op == "call" and node.target.overloadpacket in _BLANK:
-            found.add(node)
-        elif root(node) is node and not found.isdisjoint(map(root, reads(node))):
+            found.add(root(node))
+        elif not found.isdisjoint(map(root, reads(node))):
             row = plan_of(node.target).row if node.op == "call" else None
-            if row is None or row.kind != "create":  # which read sizes alone
-                found.add(node)
-    return {node for node in graph.outputs if root(node) in found}
+            # Operators that create a tensor read sizes alone.
+            if row is None or row.kind != "create":
+                found |= {root(node), *written}
+    return {node for node in (*graph.inputs, *graph.nodes) if root(node) in found}
 
 
 _BLANK = (

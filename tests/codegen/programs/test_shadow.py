@@ -171,6 +171,28 @@ def test_a_wrong_result_without_a_gradient_beside_one_with(monkeypatch: pytest.M
 
 
 @needs_check
+def test_values_of_memory_that_nothing_has_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any, out: Any) -> Any:
+        blank = torch.empty(3)
+        out.copy_(blank)
+        return blank.half().reshape(3, 1) + 1, x.exp(), torch.zeros(3).add_(blank)
+
+    def spoil(at: int) -> Any:
+        def spoiled(_graph: Any, inputs: Any, results: Any) -> Any:
+            inputs[1].fill_(5)
+            return [torch.full_like(one, 7) if n == at else one for n, one in enumerate(results)]
+
+        return spoiled
+
+    for at in (0, 2):
+        wrongly(monkeypatch, spoil(at))
+        graftjit.jit(lambda x, out: f(x, out))(torch.randn(3), torch.zeros(3))
+    wrongly(monkeypatch, spoil(1))
+    with pytest.raises(CheckError, match="result 1 of"):
+        graftjit.jit(lambda x, out: f(x, out))(torch.randn(3), torch.zeros(3))
+
+
+@needs_check
 def test_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(_graph: Any, _inputs: Any, results: Any) -> Any:
         return tuple([None if one is None else one * 1.5 for one in results])
