@@ -368,6 +368,10 @@ def to_argument(m: Machine, value: Value) -> Any:
     if isinstance(value, Array):
         if min(value.array.strides, default=0) < 0:
             raise Break("GB123", "a numpy array with negative strides in a torch call")
+        for shared in m.heap.shared:
+            # The write is in the graph, and the array's content here is that of before.
+            if shared.store.written:
+                raise shared.refused()
         return value.array.copy()
     if isinstance(value, Obj) and is_kind(value.value, np.ndarray):
         raise Break("GB123", "a numpy array from outside in a torch call")

@@ -21,8 +21,12 @@ from ...ir.passes.defer_writes import put_back
 
 def base_of(node: Node) -> Node:
     """The node whose tensor a kernel gets as the pointer to this node's memory."""
-    while is_plain_view(node) or (node.alias is not None and writes(node)):
-        node = node.alias  # type: ignore[assignment]
+    plain = False
+    while node.alias is not None:
+        plain = plain or is_plain_view(node)
+        if not (is_plain_view(node) or writes(node) or (plain and _is_recast(node))):
+            break
+        node = node.alias
     return node
 
 
@@ -36,6 +40,13 @@ def is_plain_view(node: Node) -> bool:
         return False
     base = root(node)
     return isinstance(base.meta, Meta) and base.meta.dtype == node.meta.dtype
+
+
+def _is_recast(node: Node) -> bool:
+    """Whether this is a view of another dtype than its memory, as `view_as_complex`. A plain view
+    of one (`view_as_complex(x).real`) is a view of the memory itself.
+    """
+    return isinstance(node.meta, Meta) and node.meta.dtype != root(node).meta.dtype
 
 
 def memory_of(node: Node) -> tuple[Node, Any]:

@@ -1028,3 +1028,18 @@ def test_what_leaves_with_the_memory_of_an_array():
         return [one.untyped_storage().resizable() for one in f(n)], f(n)
 
     return g, (2,)
+
+
+@agrees()
+def test_a_read_of_an_array_after_a_write_through_a_tensor():
+    def f(x):
+        a, b, c = np.zeros((2, 2)), np.zeros(3), np.ones(2)
+        whole, part, last = torch.as_tensor(a), torch.from_numpy(b)[1:], torch.from_numpy(c)
+        whole[0][0] = 25.5
+        copied = torch.tensor(a)
+        part.fill_(2)
+        added = x + torch.as_tensor(b)
+        last.add_(1)
+        return copied, whole, added, torch.tensor([c[0], 1.0]), torch.tensor(c[1:])
+
+    return f, (t(3),)

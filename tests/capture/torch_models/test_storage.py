@@ -75,3 +75,44 @@ def test_gradients_of_leaves_whose_sizes_vary():
         return y.grad, x
 
     return f, (t(3),), [lambda: (t(4),), lambda: (t(5),)]
+
+
+def seen_as(c):
+    """A float view of complex memory that is then written to."""
+
+    def f(x):
+        y = x * 1
+        whole = torch.view_as_complex(y)
+        part = torch.view_as_real(whole)[:, 0] if c else whole.imag
+        whole.mul_(2)
+        again = y[:, 1] * 3
+        return part * 1, again, part.dtype, whole.conj() + 0
+
+    return f
+
+
+def seen_as_bits(x):
+    y = x * 1
+    bits = y.view(torch.int32)
+    part = bits.view(torch.float32)[:, 0]
+    bits.copy_(bits + 1)
+    return part * 1, bits[:1] + 0, y[:, 1] * 2
+
+
+@pytest.mark.parametrize("f", [seen_as(True), seen_as(False), seen_as_bits])
+@pytest.mark.parametrize("training", [False, True])
+def test_views_of_another_dtype_and_back_see_writes_to_their_memory(f, training):
+    x = t(3, 2).requires_grad_(training)
+    got, wanted = jit(f)(x), f(x)
+    for one, other in zip(got, wanted, strict=True):
+        if not isinstance(one, torch.Tensor):
+            assert one is other
+            continue
+        assert one.dtype is other.dtype
+        assert torch.equal(one, other)
+        if other.requires_grad:
+            one, other = (
+                torch.autograd.grad(made.abs().sum(), x, retain_graph=True)[0]
+                for made in (one, other)
+            )
+            assert torch.equal(one, other)
