@@ -72,7 +72,8 @@ _REFUSED: dict[str, str] = {
         (
             "manual_seed", "seed", "set_rng_state", "get_rng_state", "initial_seed",
             "set_default_dtype", "set_default_device", "set_num_threads", "set_num_interop_threads",
-            "set_default_tensor_type", "use_deterministic_algorithms", "set_flush_denormal", "set_float32_matmul_precision",
+            "set_default_tensor_type", "use_deterministic_algorithms", "set_flush_denormal",
+            "set_float32_matmul_precision",
             "set_printoptions", "set_deterministic_debug_mode", "set_warn_always",
         ),
         _STATE,

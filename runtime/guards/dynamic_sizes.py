@@ -194,8 +194,8 @@ class _Conditions:
         # For each condition the miss at which it was answered last, and whether that was another
         # truth than its first one.
         self._last: dict[Any, tuple[int, bool]] = {}
-        # For each condition that has changed the leader of its group; the leaders, in order; for each
-        # miss the first of the conditions that had never changed before.
+        # For each condition that has changed the leader of its group; the leaders, in order; for
+        # each miss the first of the conditions that had never changed before.
         self._leaders: dict[Any, Any] = {}
         self._groups: dict[Any, None] = {}
         self._changing: dict[int, Any] = {}

@@ -32,7 +32,7 @@ class Layers(nn.Module):
 
 
 class Flagged(Layers):
-    """The condition sets a flag, and what the last layer gives is a result on which another depends."""
+    """The condition sets a flag; the last layer gives a result on which another depends."""
 
     def forward(self, x):
         for layer in self.layers:

@@ -1,5 +1,7 @@
-"""Indices of tensors: masks without dimensions, lists that torch takes as tuples, new dimensions; what torch
-warns about comes as often as in plain Python, at the program's lines, and nothing else is written."""
+"""Indices of tensors: masks without dimensions, lists that torch takes as tuples, new dimensions.
+
+What torch warns about comes as often as in plain Python, at the program's lines, and nothing else
+is written."""
 
 from __future__ import annotations
 
