@@ -259,7 +259,7 @@ def _instance(e: Emitter, value: Instance) -> None:
         return
     if value.cls.value in BUILT_BY_CALL:  # type: ignore[attr-defined]
         make, names = BUILT_BY_CALL[value.cls.value]  # type: ignore[attr-defined]
-        given = e.m.heap.overlay[value]
+        given: dict[str, Any] = e.m.heap.overlay[value]
         e.asm.call_const(make, *(functools.partial(e.push, given[name]) for name in names))
         return
     if value.cls.value in STAND_INS:  # type: ignore[attr-defined]

@@ -55,8 +55,9 @@ def _model_record(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if active:
             raise Break(_CODE, "a label for profilers")
     made = Instance(Obj(Record))
-    read = {name: attributes.load_attr(m, args[0], name) for name in ("name", "args")}
-    m.heap.overlay[made] = read
+    m.heap.overlay[made] = {
+        name: attributes.load_attr(m, args[0], name) for name in ("name", "args")
+    }
     return made
 
 

@@ -301,11 +301,12 @@ def _choice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _population(name: str, plain: Any) -> tuple[float, tuple[int | None, int | None]]:
     """One of the numbers among which is drawn, and the least and the greatest of ints."""
+    kinds: set[type] = set()
+    ends = plain
     if type(plain) is range and plain:
         kinds, ends = {int}, (plain[0], plain[-1])
-    else:
-        listed = type(plain) in (list, tuple) and len(plain) <= _MOST_CHOICES
-        kinds, ends = set(map(type, plain)) if listed else set(), plain
+    elif type(plain) in (list, tuple) and len(plain) <= _MOST_CHOICES:
+        kinds = {type(one) for one in plain}
     if len(kinds) != 1 or not kinds <= {int, float}:
         raise Break("GB119", f"{name}() of what is not numbers of one type")
     if kinds == {float}:
@@ -371,8 +372,8 @@ def _shuffle(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     plain = _fixed(m, [Sequence(list(target.items), list)], {}, "shuffle")[0][0]
     if len(plain) > 1:
         given = receiver, Sequence(list(target.items), list)
-        call = helpers.shuffled, given, {}
-        target.items[:] = _several(m, "shuffle", len(plain), plain, call)
+        drawn = _several(m, "shuffle", len(plain), plain, (helpers.shuffled, given, {}))
+        target.items[:] = drawn
     return NONE
 
 
