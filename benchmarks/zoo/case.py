@@ -62,8 +62,14 @@ def disturbed(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def calibrated(case: Case) -> Case:
-    """With statistics of a batch in its batch norms: random weights let values vanish or grow from layer to layer otherwise."""
-    norms = [part for part in case.model.modules() if isinstance(getattr(part, "running_mean", None), torch.Tensor)]  # fmt: skip
+    """With statistics of a batch in its batch norms: random weights let values vanish or grow from
+    layer to layer otherwise. Norms without a momentum are frozen."""
+    norms = [
+        part
+        for part in case.model.modules()
+        if isinstance(getattr(part, "running_mean", None), torch.Tensor)
+        and hasattr(part, "momentum")
+    ]
     if not norms:
         return case
     before = [part.momentum for part in norms]
