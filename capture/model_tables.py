@@ -102,7 +102,6 @@ LATE: dict[str, list[Any]] = {
         record_function.__init__,
         record_function.__enter__,
         record_function.__exit__,
-        torch.jit.annotate,
     ],
     "data_model.raising_checks": [torch._assert_async, torch._check],
     "models.output": [

@@ -17,7 +17,7 @@ from torch.optim import optimizer as of_torch
 from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..data_model import attributes
-from ..data_model.polyfills import stands_for, walk_as_written
+from ..data_model.polyfills import stands_for
 from ..values.registry import Args, Kwargs, models
 from ..values.value import Instance, Obj, Value
 
@@ -38,7 +38,19 @@ attributes.BUILT_BY_CALL[Record] = (
     torch.ops.profiler._record_function_enter_new,
     ("name", "args"),
 )
-walk_as_written(record_function.__init__, torch.jit.annotate)
+# Newer versions of torch have one more attribute.
+_MONITOR = "_cupti_monitor_external_id" in record_function.__init__.__code__.co_names
+
+
+@stands_for(record_function.__init__)
+def _init(self: Any, name: Any, args: Any = None) -> None:
+    """Torch's own code makes a type for TorchScript, which is Python code of `typing`."""
+    self.name = name
+    self.args = args
+    self.run_callbacks_on_exit = True
+    self.record = None
+    if _MONITOR:
+        self._cupti_monitor_external_id = None
 
 
 def _record(label: Any) -> Any:

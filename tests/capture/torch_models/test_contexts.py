@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import typing
 import warnings
 
 import numpy as np
@@ -545,6 +546,21 @@ def test_labels_for_profilers_as_decorators_and_objects():
         return y, entered is label, label.name, label.args, kind, label.run_callbacks_on_exit
 
     return f, (t(3), 2), [lambda *_: (t(3), 3), lambda *_: (t(3), 4)]
+
+
+def test_the_first_label_of_a_process_is_no_break():
+    def f(x):
+        label = torch.profiler.record_function("first")
+        with label:
+            y = x + 1
+        return y * 2, sorted(vars(label))
+
+    for forget in typing._cleanups:
+        forget()
+    run = jit(f)
+    got, wanted = run(t(3)), f(t(3))
+    assert torch.equal(got[0], wanted[0]) and got[1] == wanted[1]
+    assert run.report().break_count == 0
 
 
 @agrees()
