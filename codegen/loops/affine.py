@@ -73,10 +73,11 @@ def broadcast(where: Map, shape: Sequence[int], operand: Sequence[int]) -> Map:
 
 
 def clean(where: Map, shape: Sequence[int], axes: Sequence[int]) -> Map:
-    """The same map without what has no effect: axes of size 1 and dimensions of size 1."""
+    """The same map without what has no effect: axes of size 1 and dimensions of size 1. An index
+    that is read stays: its check has an effect."""
     return tuple(
         zero(len(axes))
-        if size == 1 and form.offset == 0
+        if size == 1 and form.offset == 0 and not form.terms
         else Index(
             tuple([s if axes[a] != 1 else 0 for a, s in enumerate(form.strides)]),
             form.offset,

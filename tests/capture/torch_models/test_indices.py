@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from graftjit import jit
+from graftjit import JitConfig, jit
 
 from ..harness import agrees, t
 
@@ -212,7 +212,7 @@ def test_sizes_that_no_memory_has():
 CASTS = """
 import sys, warnings
 import torch
-from graftjit import jit
+from graftjit import JitConfig, jit
 
 def cast(x, number):
     y = torch.zeros(2)
@@ -242,3 +242,18 @@ def test_a_cast_that_drops_imaginary_parts_warns_once_at_its_line(way):
     )
     assert "discards the imaginary part" in plain.stdout
     assert jitted.stdout == plain.stdout, jitted.stderr
+
+
+@pytest.mark.parametrize("at", [[1, 0], [0, -2], [0, 0]])
+@pytest.mark.parametrize("level", ["O0", "O1"])
+def test_positions_in_a_dimension_of_one_element_are_checked(at, level):
+    def read(x, at):
+        return x[:1].index_select(0, at).sum(), x[:1][at] * 2, torch.gather(x[:1], 0, at) + 1
+
+    def outcome(fn):
+        try:
+            return [one.tolist() for one in fn(torch.arange(1.0, 5.0), torch.tensor(at))]
+        except (IndexError, RuntimeError) as error:
+            return type(error), str(error)
+
+    assert outcome(jit(read, config=JitConfig(jit_level=level))) == outcome(read)
