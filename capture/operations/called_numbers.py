@@ -291,8 +291,7 @@ def _choice(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     value = among[0] if len(among) == 1 else NONE
     if not isinstance(value, (Sequence, Const)) or getattr(value, "changed", False):
         raise Break("GB119", "choice() of this sequence")
-    if isinstance(value, Sequence):
-        sequence_items(m, value)
+    _listed(m, [value])
     plain = _fixed(m, [value], {}, "choice")[0][0]
     like, bounds = _population("choice", plain)
     step = random.Random.choice

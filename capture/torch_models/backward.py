@@ -105,8 +105,8 @@ def _made_leaf(m: Machine, value: Tensor) -> bool:
 
 
 def _without_history(m: Machine, value: Tensor) -> bool:
-    """Whether no node of autograd makes a tensor. Where its base was written to, torch makes the
-    node of a view when it is asked for, by operators on ghosts."""
+    """Whether no node of autograd makes a tensor. After a write to the base of a view, a read of
+    `grad_fn` makes the view's node anew, by operators on ghosts."""
     found: bool = m.tracer.beside(lambda _owner: value.ghost.grad_fn is None)[0]
     return found
 

@@ -468,14 +468,10 @@ def _array_content(m: Machine, value: Array, numbers: bool) -> Any:
 
 
 def _slice(m: Machine, value: Any, source: Source) -> Value:
+    """A slice or a range."""
     if any(type(part) not in CONST_TYPES for part in (value.start, value.stop, value.step)):
-        m.guard("type", source, slice)
+        m.guard("type", source, type(value))
         return Obj(value, source=source)
-    m.guard("equals", source, value)
-    return Const(value, source=source)
-
-
-def _range(m: Machine, value: range, source: Source) -> Value:
     m.guard("equals", source, value)
     return Const(value, source=source)
 
@@ -489,7 +485,7 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
     set: _set,
     frozenset: _set,
     slice: _slice,
-    range: _range,
+    range: _slice,
     types.MethodType: _method,
     types.BuiltinFunctionType: _builtin,
     np.ndarray: _array,

@@ -23,8 +23,9 @@ def base_of(node: Node) -> Node:
     """The node whose tensor a kernel gets as the pointer to this node's memory."""
     plain = False
     while node.alias is not None:
-        plain = plain or is_plain_view(node)
-        if not (is_plain_view(node) or writes(node) or (plain and _is_recast(node))):
+        here = is_plain_view(node)
+        plain = plain or here
+        if not (here or writes(node) or (plain and _is_recast(node))):
             break
         node = node.alias
     return node

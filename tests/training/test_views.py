@@ -373,7 +373,7 @@ def _asked_after_a_write(x):
 
 
 def test_a_question_about_a_view_whose_base_was_written_to():
-    """torch makes the node of such a view when it is asked for, by operators."""
+    """A read of `grad_fn` makes the node of such a view, by operators."""
     jitted = graftjit.jit(_asked_after_a_write)
     x = torch.tensor([1 + 1j, 2 - 1j], requires_grad=True)
     (ours, leaf), (expected, as_expected) = jitted(x), _asked_after_a_write(x)
