@@ -22,7 +22,7 @@ from ...ir.symbolic.expr import Expr, hint_of, is_symbolic, kind_of
 from ..loops import affine
 from ..loops.affine import Map
 from ..loops.extents import surely
-from ..loops.loop_nest import Index, Value
+from ..loops.loop_nest import Index, Value, reached
 from ..loops.operators import OPS
 from ..loops.values import Values
 
@@ -105,6 +105,20 @@ class Builder(Values):
         if surely(">=", least, low) and surely("<", greatest, high):
             return number
         return self.add(Value("checked", (number,), torch.int64, (low, high)))
+
+    def with_checks(self, number: int, where: Map) -> int:
+        """This value, which needs the checks of the positions in `where` too. A broadcast dimension
+        or a constant is the same everywhere, so the value itself may not depend on them.
+        """
+        positions = [position for form in where for position, _factor in form.terms]
+        if not positions:
+            return number
+        known = frozenset(reached(self.values, [number]))
+        for check in reached(self.values, positions, known):
+            if self.values[check].op == "checked":
+                low = self.const(self.values[check].attr[0], torch.int64)
+                number = self.apply("where", self.apply("ge", check, low), number, number)
+        return number
 
     def bounds(self, number: int) -> tuple[Any, Any]:
         """Bounds of an integer value, both included; infinities if they are unknown."""
@@ -277,7 +291,8 @@ class At:
         that is false).
         """
         numbers = tuple(value.number for value in guard)
-        return Scalar(self.builder, self.builder.fetch(operand, where, numbers))
+        found = self.builder.fetch(operand, where, numbers)
+        return Scalar(self.builder, self.builder.with_checks(found, where))
 
     def place(self, index: Scalar) -> Index:
         """The form that equals an int64 value."""

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import graftjit
+from graftjit.runtime.process.session import SESSION
 
 from ..harness import check, make
 from ..symbolic import check_open
@@ -239,6 +240,32 @@ def test_bad_targets_raise_what_eager_raises():
         fails_alike(lambda x, t: F.cross_entropy(x, t), (x, target), (x, wrong), 2)
         weigh = lambda x, t, w: F.cross_entropy(x, t, w) * 2  # noqa: E731
         fails_alike(weigh, (x, target, x[0].exp()), (x, wrong, x[0].exp()), None)
+
+
+_SAME = {
+    "expanded": lambda x, i: x[:1].expand(3)[i] * 2,
+    "a sum of expanded": lambda x, i: x[:1].expand(3)[i].sum(),
+    "computed from one": lambda x, i: (x[:1] + torch.zeros(3))[i] + 1,
+    "constant": lambda x, i: torch.full((3,), 2.0)[i] + x[0],
+    "selected": lambda x, i: x[:1].expand(3).index_select(0, i).exp(),
+    "gathered": lambda x, i: x[:2, None].expand(2, 3).gather(1, i[None] % 9).sum(),
+    "embedded": lambda x, i: F.embedding(i % 9, x[:1].expand(3, 2)) + 1,
+    "a loss": lambda x, i: F.nll_loss(x[:, None].expand(3, 3)[:2], i % 9),
+    "one of two": lambda x, i: x[:2, None].expand(2, 3)[[0, 1], i] + 1,
+    "twice": lambda x, i: x[:1].expand(3)[torch.arange(9)[i]] + 1,
+}
+
+
+@pytest.mark.parametrize("name", _SAME)
+@pytest.mark.parametrize("bad", (7, 12, -11))
+def test_a_bad_position_raises_where_all_elements_are_the_same(name, bad):
+    fn, x = _SAME[name], torch.tensor([1.0, 2.0, 3.0])
+    # A check runs eager beside the kernels, which raises by itself.
+    with SESSION.override(check=False):
+        fast = graftjit.jit(fn)
+        for at in ((1, 0), (bad, 0), (1, bad), (2, 1)):
+            given = x, torch.tensor(at)
+            assert str(outcome(fast, *given)) == str(outcome(fn, *given))
 
 
 @pytest.mark.parametrize(
