@@ -3,6 +3,7 @@
 import compileall
 import runpy
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -17,18 +18,20 @@ PACKAGES = [
     for init in sorted(Path(folder).rglob("__init__.py"))
 ]
 KERNELS = runpy.run_path("codegen/build/flags.py")
-READY = (
-    "matmul_f32",
-    "matmul_bf16",
-    "convolution",
-    "depthwise",
-)  # see codegen/kernels/libraries.py
 FLAGS = ["-std=c++20", "-O2", "-fvisibility=hidden", "-Wno-missing-field-initializers"]
 
 
 class Built(build_ext):
     """In a checkout the modules are compiled to bytecode, too, as an installer does: without it a first call takes
     0.2 s more, and each one does where Python is told to write none."""
+
+    def build_extension(self, ext: Extension) -> None:
+        # the libraries of kernels have sources in common
+        together, self.build_temp = self.build_temp, f"{self.build_temp}/{ext.name}"
+        try:
+            super().build_extension(ext)
+        finally:
+            self.build_temp = together
 
     def run(self) -> None:
         super().run()
@@ -37,27 +40,31 @@ class Built(build_ext):
                 compileall.compile_dir(folder, quiet=1)
 
 
-def marked(name: str) -> tuple[str, str]:
-    return f"{name.upper()}_MARK", f"{KERNELS['mark'](KERNELS['text_of'](f'{name}.h'))}u"
+def ready(one: Any) -> Extension:
+    """A plain library, though it is found and named like an extension. Where it cannot be made, kernels are built when
+    they are needed: see codegen/kernels/libraries.py."""
+    text = KERNELS["text_of"]
+    marks = [
+        (f"{name.upper()}_MARK", f"{KERNELS['mark'](text(f'{name}.h'), one)}u")
+        for name in one.kernels
+    ]
+    return Extension(
+        f"graftjit.codegen.kernels.{one.name}",
+        sources=[f"codegen/kernels/prebuilt/{name}.cpp" for name in one.kernels],
+        depends=[
+            "codegen/build/flags.py",
+            *(f"codegen/kernels/{name}.h" for name in ("common", "lanes", *one.kernels)),
+        ],
+        define_macros=marks,
+        # Not given to the linker: OpenMP is torch's, a second one in a process is in its way.
+        extra_compile_args=[
+            *(f for f in one.flags if f not in ("-shared", "-x", "c++")),
+            "-g0",
+        ],
+        language="c++",
+        optional=True,
+    )
 
-
-# A plain library, though it is found and named like an extension. Where it cannot be made, kernels are built when they are needed.
-ready = Extension(
-    "graftjit.codegen.kernels._ready",
-    sources=[f"codegen/kernels/prebuilt/{name}.cpp" for name in READY],
-    depends=[
-        "codegen/build/flags.py",
-        *(f"codegen/kernels/{name}.h" for name in ("common", *READY)),
-    ],
-    define_macros=[marked(name) for name in READY],
-    # Not given to the linker: OpenMP is torch's, a second one in a process is in its way.
-    extra_compile_args=[
-        *(f for f in KERNELS["READY_FLAGS"] if f not in ("-shared", "-x", "c++")),
-        "-g0",
-    ],
-    language="c++",
-    optional=True,
-)
 
 setup(
     packages=PACKAGES,
@@ -73,6 +80,6 @@ setup(
             libraries=["dl"],
             language="c++",
         ),
-        *([ready] if KERNELS["ready_here"]() else []),
+        *(map(ready, KERNELS["READY"]) if KERNELS["ready_here"]() else ()),
     ],
 )

@@ -71,11 +71,9 @@ def test_the_wheel_holds_every_room_and_the_extension(archives: tuple[Path, Path
     assert b"[pytest11]" in zipfile.ZipFile(archives[1]).read(entries)
     assert [n for n in names if n.startswith("graftjit/runtime/_native") and n.endswith(".so")]
     if flags.ready_here():
-        assert [
-            n
-            for n in names
-            if n.startswith("graftjit/codegen/kernels/_ready") and n.endswith(".so")
-        ]
+        for ready in flags.READY:
+            of = f"graftjit/codegen/kernels/{ready.name}."
+            assert [n for n in names if n.startswith(of) and n.endswith(".so")]
     assert any(n.endswith("licenses/LICENSE") for n in names)
     assert not [n for n in names if n.startswith(("tests", "benchmarks", "ir/", "capture/"))]
 

@@ -2,8 +2,8 @@
 //
 // A convolution is a product of the weight's rows (output channels) with columns, which are
 // positions of the result. 32 positions and at most 192 summands (input channels and taps) are
-// gathered from x into the first-level cache and multiplied with twelve rows of the weight at a
-// time; the weight is read in its own layout. Nothing is packed and kept between calls. Each such
+// gathered from x into the first-level cache and multiplied with twelve rows of the weight (six
+// with AVX2) at a time; the weight is read in its own layout. Nothing is packed and kept between calls. Each such
 // block is added to the sum of the blocks before it, so that no sum is a chain of more than 256:
 // errors stay near those of a library that blocks the sum. Positions outside of x add nothing, even
 // if the weight is infinite or nan there: results that are nan are computed again. A transposed
@@ -12,11 +12,10 @@
 // twelve channels as soon as it is finished: the graph's own kernel, an `Epilogue`, is called for
 // it, and the result before the epilogue is never in memory. codegen/kernels/convolution.py chooses
 // the convolutions and defines `numbers`, codegen/fusion/epilogue.py defines epilogues.
-typedef float F __attribute__((vector_size(64)));
-typedef int Y __attribute__((vector_size(64), aligned(4), may_alias));
-typedef unsigned U __attribute__((vector_size(64)));
-typedef unsigned short Mask;
-enum { LANES = 16, DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
+typedef int Y __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+enum { DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
+// rows and vectors of a tile: as many sums as there are registers
+enum { TALL = LANES == 16 ? 12 : 5, VECTORS = COLUMNS / LANES };
 // The compiler must compute this address here: otherwise it keeps one address per row, more than
 // there are registers.
 #define HIDDEN(change) (change, ({ asm("" : "+r"(from)); }))
@@ -40,12 +39,11 @@ struct Convolution {
   Z transposed;
 };
 
-// The sixteen positions of a vector: their starts in x, their addresses in y, and which of them
-// exist.
+// The positions of a vector: their starts in x, their addresses in y, and how many exist.
 struct Places {
   I high, wide;
   int y[LANES];
-  Mask there;
+  int live;
   int stride;  // of the addresses: 1, 2, or 0 for any other
 };
 
@@ -60,72 +58,56 @@ static Side side(const Convolution &c, int d, Z phase) {
           phase + s * first - c.pad[d]};
 }
 
-ALWAYS Mask mask_of(I v) { return __builtin_ia32_cvtd2mask512(v); }
-
 static Places places(const Convolution &c, const Side *s, Z from) {
   Places p;
   Z all = s[0].places * s[1].places, high = from / s[1].places, wide = from % s[1].places;
   // within a row: no carry; with few channels the general loop would cost too much
-  if (wide + LANES <= s[1].places) {
-    const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  if (from < all && wide + LANES <= s[1].places) {
     int h = high * s[0].step + s[0].from, w = wide * s[1].step + s[1].from;
-    p.high = h - I{}, p.wide = w + lane * (int)s[1].step;
+    p.high = h - I{}, p.wide = w + LANE * (int)s[1].step;
     *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1]
                       + wide * s[1].y_step + s[1].y_from)
-                + lane * (int)s[1].y_step;
-    p.there = -1;
+                + LANE * (int)s[1].y_step;
+    p.live = LANES;
     p.stride = s[1].step == 1 || s[1].step == 2 ? s[1].step : 0;
     return p;
   }
-  p.there = 0;
-  int address[LANES], live = 0;
+  p.live = all <= from ? 0 : all - from < LANES ? all - from : LANES;
+  int address[LANES];
   for (int i = 0; i < LANES; ++i) {
-    bool there = from + i < all;
-    if (there) p.there |= 1 << i, live = i + 1;
+    bool there = i < p.live;
     int h = there ? high * s[0].step + s[0].from : -(1 << 28), w = wide * s[1].step + s[1].from;
     p.high[i] = h, p.wide[i] = w;
     p.y[i] = (high * s[0].y_step + s[0].y_from) * c.result[1] + wide * s[1].y_step + s[1].y_from;
     address[i] = h * c.x_row + w;
     if (++wide == s[1].places) wide = 0, ++high;
   }
-  p.stride = live > 1 ? address[1] - address[0] : 1;
-  for (int i = 1; i < live; ++i)
+  p.stride = p.live > 1 ? address[1] - address[0] : 1;
+  for (int i = 1; i < p.live; ++i)
     if (address[i] - address[i - 1] != p.stride) p.stride = 0;
   if (p.stride != 1 && p.stride != 2) p.stride = 0;
   return p;
 }
 
-// x at sixteen positions under tap (high, wide), of `n` channels, into `to`: one row per channel,
+// x at a vector of positions under tap (high, wide), of `n` channels, into `to`: one row per channel,
 // `step` rows apart; zeros outside of x. Returns whether all positions are inside.
 ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n,
                    float *to, Z step) {
   I h = p.high + (int)high, w = p.wide + (int)wide;
-  Mask in = mask_of(((U)h < (unsigned)c.size[0]) & ((U)w < (unsigned)c.size[1]));
+  Mask in = mask_of(within(h, c.size[0]) & within(w, c.size[1]));
   I at = h * (int)c.x_row + w;
   if (p.stride == 1) {
     const float *from = x + at[0];
-    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel)
-      *(V *)to = (V)__builtin_ia32_loadups512_mask(from, F{}, in);
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) *(V *)to = load(from, in);
   } else if (p.stride == 2) {
     const float *from = x + at[0];
-    Mask low = __builtin_ia32_pdep_si(in & 0xff, 0x5555),
-         upper = __builtin_ia32_pdep_si(in >> 8, 0x5555);
-    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) {
-      F a = __builtin_ia32_loadups512_mask(from, F{}, low),
-        b = __builtin_ia32_loadups512_mask(from + LANES, F{}, upper);
-#ifdef __clang__
-      *(V *)to = __builtin_shufflevector(
-          a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-#else
-      *(V *)to = (V)__builtin_shuffle(
-          a, b, (I){0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30});
-#endif
-    }
+    Mask low = spread(in, 0), upper = spread(in, 1);
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel)
+      *(V *)to = evens(load(from, low), load(from + LANES, upper));
   } else {
-    for (Z k = 0; k < n; ++k, to += step * COLUMNS, x += c.x_channel)
-      *(V *)to = (V)__builtin_ia32_gathersiv16sf(F{}, x, at, in, 4);
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, x += c.x_channel) *(V *)to = gathered(x, at, in);
   }
-  return in == p.there;
+  return bits(in) == (1u << p.live) - 1;
 }
 
 // y = start + a * b over R rows and N vectors of columns; `at` has the offsets in a row of a.
@@ -138,7 +120,7 @@ ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < N; ++v) sums[r][v] = V{};
-#pragma GCC unroll 2
+#pragma GCC unroll (LANES == 16 ? 2 : 1)
   for (Z k = 0; k < depth; ++k) {
     const float *from = a + at[k];
     V right[N];
@@ -162,7 +144,7 @@ ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth
       odd |= (I)(all != all);
       *(V *)(y + r * y_row + v * LANES) = all;
     }
-  return mask_of(odd);
+  return bits(mask_of(odd));
 }
 
 static bool is_finite(const Convolution &c, const float *w, Z out) {
@@ -193,7 +175,19 @@ static float inside(const Convolution &c, const Side *s, const float *x, const f
   return sum;
 }
 
-// Channels [from, to) at 32 positions (or 16) of an image.
+// The same over all vectors of columns, two at a time.
+template <int R, int N>
+ALWAYS bool rows(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y, Z y_row,
+                 const float *start, Z start_row, const float *bias, Z bias_row) {
+  bool odd = false;
+#pragma GCC unroll 2
+  for (int v = 0; v < N; v += 2)
+    odd |= tile<R, N == 1 ? 1 : 2>(a, a_row, at, b + v * LANES, depth, y + v * LANES, y_row,
+                                   start ? start + v * LANES : start, start_row, bias, bias_row);
+  return odd;
+}
+
+// Channels [from, to) at N vectors of positions of an image.
 template <int N>
 static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from,
                                             Z to, Z place) {
@@ -233,19 +227,19 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
       const float *start = before ? mine : nullptr;
 #define TAKE(R) \
   if (left >= R) { \
-    odd |= tile<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, COLUMNS, bias + m * bias_row, bias_row); \
+    odd |= rows<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, COLUMNS, bias + m * bias_row, bias_row); \
     if (last && c.epilogue) c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, place, end); \
     m += R; \
     continue; \
   }
-      TAKE(12) TAKE(8) TAKE(4) TAKE(2) TAKE(1)
+      TAKE(TALL) TAKE(LANES / 2) TAKE(4) TAKE(2) TAKE(1)
     }
     before += deep;
   } while (before < in);
   if (!whole && odd && !is_finite(c, w + from * c.w_out, to - from)) {
     for (Z m = from; m < to; ++m)
       for (int v = 0; v < N; ++v)
-        for (int i = 0; i < LANES && p[v].there >> i; ++i) {
+        for (int i = 0; i < p[v].live; ++i) {
           float *target = direct ? y + m * plane + p[v].y[i]
                                  : room + (m - from) * COLUMNS + v * LANES + i;
           *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) +
@@ -256,7 +250,7 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
   for (Z m = from; m < to && !direct && !c.epilogue; ++m)
     for (int v = 0; v < N; ++v) {
       const float *mine = room + (m - from) * COLUMNS + v * LANES;
-      for (int i = 0; i < LANES && p[v].there >> i; ++i) y[m * plane + p[v].y[i]] = mine[i];
+      for (int i = 0; i < p[v].live; ++i) y[m * plane + p[v].y[i]] = mine[i];
     }
 }
 
@@ -294,9 +288,9 @@ extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
     Z from = block * height, to = from + height < c.out ? from + height : c.out;
     Z place = panel_at * COLUMNS, all = s[0].places * s[1].places;
     if (place >= all) continue;
-    if (all - place > LANES)
-      panel<2>(c, s, image, from, to, place);
+    if (all - place > COLUMNS / 2)
+      panel<VECTORS>(c, s, image, from, to, place);
     else
-      panel<1>(c, s, image, from, to, place);
+      panel<VECTORS / 2>(c, s, image, from, to, place);
   }
 }

@@ -19,6 +19,14 @@ channels, kernel, stride):
     4 16 32 1 4 2 transposed: 191 / 86
     1 32 56 32 3 1, each channel by itself: 65 / 260 (ATen keeps such calls)
 
+With AVX2 and one thread, ATen / graftjit in us, of those that `_pays` decides on:
+
+    4 1 64 16 3 2: 166 / 81        4 32 16 64 3 2: 256 / 185
+    1 64 56 128 1 2: 410 / 270     1 512 4 512 3 1: 2740 / 1700
+    1 8 32 16 3 1: 69 / 49         8 1 28 32 3 1: 171 / 113
+    4 64 8 32 4 2 transposed: 592 / 465
+    not taken: 8 32 14 64 3 1: 1305 / 1393, 4 16 24 16 5 1: 672 / 875
+
 The kernel is slower for a few small batches whose columns are gathered lane by lane; O2 detects
 them by measurement. Four images of the same sizes are faster: 1 3 224 64 7 2: 583 / 628, 4 of them
 9600 / 2700; 1 3 224 192 16 16: 190 / 215, 4 of them 687 / 688.
@@ -41,23 +49,42 @@ from ..loops.extents import positive
 
 aten = torch.ops.aten
 SYMBOL, FILE = "convolution_f32", "convolution.h"
+VECTORS = ("avx512", "avx2")  # instruction sets that the kernels are written for
 TAPS = 256  # the most taps of a channel; the kernel has arrays of a fixed size
+SMALL, FEW = 1 << 21, 16  # multiplications, and positions, see `_pays`
 PHASES = 64  # the most positions of a transposed convolution modulo its strides
 ADDRESSES = 1 << 31  # the bound of the addresses of one channel, which are int32
 
 
 def takes(node: Node) -> bool:
     """Whether the kernel can compute this call of ATen, and pays."""
-    return (
-        plain(node) and node.args[8] == 1 and _fits(node) and products.measured(node) is not False
-    )
+    if not (plain(node) and node.args[8] == 1 and _fits(node)):
+        return False
+    found = products.measured(node)
+    return _pays(node) if found is None else found
+
+
+def _pays(node: Node) -> bool:
+    """With AVX2 the kernel has half the lanes and registers. oneDNN's packing then takes longer
+    than the kernel for small, transposed and strided convolutions, and where few positions read the
+    weight.
+    """
+    if hardware.cpu().isa == "avx512" or node.args[6]:
+        return True
+    if node.meta.shape[1] < 4 or is_symbolic(node.meta.shape):
+        return False
+    work = math.prod(node.meta.shape) * math.prod(node.args[1].meta.shape[1:])
+    few = node.meta.shape[0] * columns(node) <= FEW
+    strided = max(sides(node)["stride"]) > 1
+    return few or work <= SMALL * (4 if strided else 1)
 
 
 def plain(node: Node) -> bool:
-    """Whether this is a convolution on a processor with AVX-512, of non-empty float32 images over
-    one or two dimensions, with contiguous rows and result; only the batch size may be symbolic.
+    """Whether this is a convolution on a processor with AVX-512 or AVX2, of non-empty float32
+    images over one or two dimensions, with contiguous rows and result; only the batch size may be
+    symbolic.
     """
-    if node.target is not aten.convolution.default or hardware.cpu().isa != "avx512":
+    if node.target is not aten.convolution.default or hardware.cpu().isa not in VECTORS:
         return False
     if len(node.args) != 9:
         return False  # called by keywords

@@ -1,16 +1,14 @@
 // Depthwise convolutions of float32 images, one- or two-dimensional: each channel of the result
 // reads one channel of x, y = bias + w * x.
 //
-// Sixteen neighbours of a row of the result are one vector. A row of x under one column of the
-// weight is read once for all rows of the result that it counts in: eight of them are summed at a
-// time, and their sums stay in registers. Nothing is copied or packed. Positions outside of x add
-// nothing, even if the weight is infinite or nan there: their lanes are masked, and rows outside
-// are left out. Element-wise operators after a convolution are applied to tiles of 32 positions and
-// up to eight channels (`Epilogue`). codegen/kernels/depthwise.py chooses the convolutions and
-// defines `numbers`.
-typedef float F __attribute__((vector_size(64)));
-typedef unsigned short Mask;
-enum { LANES = 16, TAPS = 256, CHANNELS = 8, PLACES = 1024, ROWS = 8, SERIAL = 1 << 16 };
+// Neighbours of a row of the result are one vector: sixteen with AVX-512, eight with AVX2. A row of
+// x under one column of the weight is read once for all rows of the result that it counts in: eight
+// of them are summed at a time, and their sums stay in registers. Nothing is copied or packed.
+// Positions outside of x add nothing, even if the weight is infinite or nan there: their lanes are
+// masked, and rows outside are left out. Element-wise operators after a convolution are applied to
+// tiles of 32 positions and up to eight channels (`Epilogue`). codegen/kernels/depthwise.py chooses
+// the convolutions and defines `numbers`.
+enum { TAPS = 256, CHANNELS = 8, PLACES = 1024, ROWS = 8, SERIAL = 1 << 16 };
 
 struct Depthwise {
   const float *x, *w, *bias;
@@ -29,89 +27,84 @@ struct Part {
   float w[TAPS];  // by columns
   float bias;
   Z top, rows, left, columns;
-  float *to;   // the first position in y, or in the first tile
-  Z tile;      // the distance of two tiles; 0: none, positions are contiguous
+  float *to;  // the first position
+  Z room;     // positions that may be written, in their order: later rows overwrite
 };
 
-ALWAYS Mask first_lanes(Z n) { return n >= LANES ? -1 : n <= 0 ? 0 : (1 << n) - 1; }
-// The lanes of neighbours from `at` on that are in [0, size).
-ALWAYS Mask inside(Z at, Z size) { return first_lanes(size - at) & ~first_lanes(-at); }
-
-// Sixteen elements of a row, `S` apart, or `step` if that is 0, from `at` on.
+// A vector of elements of a row, `S` apart, or `step` if that is 0, from `at` on; for S = 2 in the
+// order of `halves`.
 template <int S> struct Lanes {
-  Z at;
-  int step;
-  Mask low, high, there;
-  __attribute__((always_inline)) Lanes(Z at, Z step, Z size) : at(at), step(step), low(0), high(0) {
-    if (S == 1) {
-      there = inside(at, size);
-    } else if (S == 2) {
-      low = inside(at, size), high = inside(at + LANES, size);
-      there = __builtin_ia32_pext_si(low | (unsigned)high << 16, 0x55555555);
-    } else {
-      there = 0;
-      for (int i = 0; i < LANES; ++i) there |= (at + i * step >= 0 && at + i * step < size) << i;
-    }
+  int at, step;
+  Mask low, high, there, next;
+  MEMBER Lanes(Z at, Z given, Z size) : at(at), step(S ? S : given) {
+    const I lane = S == 2 ? HALVES : LANE;
+    there = inside(lane * step, size);
+    if (S != 2) return;
+    low = inside(LANE, size), high = inside(LANE + (int)LANES, size);
+    next = inside(lane * 2 + 1, size);
   }
-  __attribute__((always_inline)) F of(const float *row) const {
-    if (S == 1) return __builtin_ia32_loadups512_mask(row + at, F{}, there);
-    if (S == 2) {
-      F a = __builtin_ia32_loadups512_mask(row + at, F{}, low);
-      F b = __builtin_ia32_loadups512_mask(row + at + LANES, F{}, high);
-#ifdef __clang__
-      return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
-                                     30);
-#else
-      const I even = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
-      return __builtin_shuffle(a, b, even);
-#endif
-    }
-    const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return __builtin_ia32_gathersiv16sf(F{}, row + at, lane * step, there, 4);
+  MEMBER Mask inside(I lane, Z size) const { return mask_of(within(lane + at, size)); }
+  MEMBER F of(const float *row) const {
+    if (S == 1) return load(row + at, there);
+    return gathered(row + at, LANE * step, there);
+  }
+  // The elements, and those after them.
+  MEMBER F halves(const float *row, F &after) const {
+    F a = load(row + at, low), b = load(row + at + LANES, high);
+    after = odd_half(a, b);
+    return even_half(a, b);
   }
 };
 
-ALWAYS F add(F sum, F x, F w, Mask there) {
-  return __builtin_ia32_vfmaddps512_mask3(x, w, sum, there, 4);
-}
-
-// Sixteen sums, of which `n` count, from position `place` of the part on.
-ALWAYS void store(const Part &p, F sums, Z place, Z n) {
+// A vector of sums from position `place` of the part on.
+ALWAYS void put(const Part &p, F sums, Z place) {
   sums += p.bias - F{};
-  Mask all = first_lanes(n);
-  if (!p.tile) return __builtin_ia32_storeups512_mask(p.to + place, sums, all);
-  float *to = p.to + place / COLUMNS * p.tile;
-  Z lane = place % COLUMNS, here = COLUMNS - lane;
-  __builtin_ia32_storeups512_mask(to + lane, sums, all & first_lanes(here));
-  if (here < n) __builtin_ia32_storeups512_mask(to + p.tile - here, sums, all & ~first_lanes(here));
+  if (place + LANES <= p.room)
+    *(V *)(p.to + place) = (V)sums;
+  else
+    store(p.to + place, sums, first_lanes(p.room - place));
 }
 
-// Eight rows of the result from row `r` on, in sixteen columns from column `q` on, under a kernel
-// of K rows, S rows of x apart.
-template <int K, int S>
-ALWAYS void eight(const Depthwise &c, const Part &p, Z r, Z q) {
-  enum { READ = (ROWS - 1) * S + K };
-  Z high = (p.top + r) * S - c.pad[0], wide = (p.left + q) * S - c.pad[1];
+// What column `j` of the weight, of K rows, adds to R rows of the result, and with `Two` the column
+// after it; the rows of x begin `S` apart at row `high`.
+template <int R, int K, int S, bool Finite, bool Two>
+ALWAYS void column(const Depthwise &c, const Part &p, Z high, Z wide, Z j, F (&sums)[R]) {
+  enum { READ = (R - 1) * S + K };
+  const Lanes<S> lanes(wide + j * c.dilation[1], S, c.size[1]);
   const float *rows = p.x + high * c.x_row;
-  F sums[ROWS] = {};
-  for (Z j = 0; j < c.kernel[1]; ++j) {
-    const Lanes<S> lanes(wide + j * c.dilation[1], S, c.size[1]);
-    F w[K];
-#pragma GCC unroll 8
-    for (int i = 0; i < K; ++i) w[i] = p.w[j * K + i] - F{};
+  F w[Two + 1][K];
+#pragma GCC unroll 16
+  for (int i = 0; i < (Two + 1) * K; ++i) w[i / K][i % K] = p.w[j * K + i] - F{};
 #pragma GCC unroll 24
-    for (int h = 0; h < READ; ++h) {
-      if ((unsigned long long)(high + h) >= (unsigned long long)c.size[0]) continue;
-      F x = lanes.of(rows + h * c.x_row);
+  for (int h = 0; h < READ; ++h) {
+    if ((unsigned long long)(high + h) >= (unsigned long long)c.size[0]) continue;
+    const float *row = rows + h * c.x_row;
+    F after, x = S == 2 ? lanes.halves(row, after) : lanes.of(row);
 #pragma GCC unroll 8
-      for (int i = 0; i < K; ++i)
-        if (h >= i && (h - i) % S == 0 && (h - i) / S < ROWS)
-          sums[(h - i) / S] = add(sums[(h - i) / S], x, w[i], lanes.there);
+    for (int i = 0; i < K; ++i) {
+      if (h < i || (h - i) % S != 0 || (h - i) / S >= R) continue;
+      F &sum = sums[(h - i) / S];
+      sum = Finite ? sum + x * w[0][i] : add(sum, x, w[0][i], lanes.there);
+      if (Two) sum = Finite ? sum + after * w[Two][i] : add(sum, after, w[Two][i], lanes.next);
     }
   }
+}
+
+// R rows of the result from row `r` on, in a vector of columns from column `q` on.
+template <int R, int K, int S, bool Finite>
+ALWAYS void block(const Depthwise &c, const Part &p, Z r, Z q) {
+  Z high = (p.top + r) * S - c.pad[0], wide = (p.left + q) * S - c.pad[1], j = 0;
+  F sums[R] = {};
+  const float *ahead = p.x + (high + R * S) * c.x_row + wide;
+#pragma GCC unroll 16
+  for (int h = 0; h < R * S; ++h) __builtin_prefetch(ahead + h * c.x_row);
+  for (; S == 2 && c.dilation[1] == 1 && j + 2 <= c.kernel[1]; j += 2)
+    column<R, K, S, Finite, S == 2>(c, p, high, wide, j, sums);
+  for (; j < c.kernel[1]; ++j) column<R, K, S, Finite, false>(c, p, high, wide, j, sums);
 #pragma GCC unroll 8
-  for (int i = 0; i < ROWS; ++i)
-    if (r + i < p.rows) store(p, sums[i], (r + i) * p.columns + q, p.columns - q);
+  for (int i = 0; i < R; ++i)
+    if (r + i < p.rows)
+      put(p, S == 2 ? in_order(sums[i]) : sums[i], (r + i) * p.columns + q);
 }
 
 // N vectors of one row of the result.
@@ -127,7 +120,8 @@ ALWAYS void along(const Depthwise &c, const Part &p, Z r, Z q) {
       for (Z i = 0; i < c.kernel[0]; ++i) {
         Z high = (p.top + r) * c.stride[0] + i * c.dilation[0] - c.pad[0];
         if (high < 0 || high >= c.size[0]) continue;
-        F x = lanes.of(p.x + high * c.x_row);
+        const float *row = p.x + high * c.x_row;
+        F after, x = S == 2 ? lanes.halves(row, after) : lanes.of(row);
         sums[v] = add(sums[v], x, p.w[j * c.kernel[0] + i] - F{}, lanes.there);
       }
     }
@@ -135,13 +129,29 @@ ALWAYS void along(const Depthwise &c, const Part &p, Z r, Z q) {
 #pragma GCC unroll 8
   for (int v = 0; v < N; ++v)
     if (q + v * LANES < p.columns)
-      store(p, sums[v], r * p.columns + q + v * LANES, p.columns - q - v * LANES);
+      put(p, S == 2 ? in_order(sums[v]) : sums[v], r * p.columns + q + v * LANES);
 }
 
-template <int K, int S>
+template <int K, int S, bool Finite>
 static __attribute__((noinline)) void by_rows(const Depthwise &c, const Part &p) {
-  for (Z r = 0; r < p.rows; r += ROWS)
-    for (Z q = 0; q < p.columns; q += LANES) eight<K, S>(c, p, r, q);
+  enum { R = LANES == 8 && K == 7 ? 4 : ROWS };  // all sums and weights have registers
+  for (Z r = 0; r < p.rows; r += R)
+    for (Z q = 0; q < p.columns; q += LANES) {
+      Z last = p.columns - LANES;  // the last vector of a row overlaps the one before
+      block<R, K, S, Finite>(c, p, r, q > last && last >= 0 ? last : q);
+    }
+}
+
+// With AVX2 a masked sum takes twice the time of one that adds zeros.
+template <int K, int S> ALWAYS void by_rows(const Depthwise &c, const Part &p, bool finite) {
+  if (LANES < 16 && finite) return by_rows<K, S, LANES < 16>(c, p);
+  by_rows<K, S, false>(c, p);
+}
+
+static bool is_finite(const float *w, Z n) {
+  bool odd = false;
+  for (Z i = 0; i < n; ++i) odd |= !(__builtin_fabsf(w[i]) <= __FLT_MAX__);
+  return !odd;
 }
 
 template <int S>
@@ -156,8 +166,9 @@ static __attribute__((noinline)) void by_columns(const Depthwise &c, const Part 
 static void compute(const Depthwise &c, const Part &p) {
   Z s = c.stride[0], k = c.kernel[0];
   if (s == c.stride[1] && c.dilation[0] == 1 && (s == 1 || s == 2)) {
+    bool finite = is_finite(p.w, k * c.kernel[1]);
 #define TAKE(K) \
-  if (k == K) return s == 1 ? by_rows<K, 1>(c, p) : by_rows<K, 2>(c, p);
+  if (k == K) return s == 1 ? by_rows<K, 1>(c, p, finite) : by_rows<K, 2>(c, p, finite);
     TAKE(3) TAKE(5) TAKE(7)
   }
   if (c.stride[1] == 1) return by_columns<1>(c, p);
@@ -168,22 +179,27 @@ static void compute(const Depthwise &c, const Part &p) {
 // Channels [from, to) of an image.
 static void task(const Depthwise &c, Part &p, Z image, Z from, Z to) {
   float tiles[CHANNELS * (PLACES + COLUMNS)] __attribute__((aligned(64)));
-  const Z plane = c.result[0] * c.result[1], each = c.out / c.in;
-  Z place = p.top * c.result[1] + p.left, end = place + p.rows * p.columns;
-  p.tile = c.epilogue ? (to - from) * COLUMNS : 0;
+  float line[PLACES + COLUMNS] __attribute__((aligned(64)));
+  const Z plane = c.result[0] * c.result[1], each = c.out / c.in, tile = (to - from) * COLUMNS;
+  Z place = p.top * c.result[1] + p.left, count = p.rows * p.columns;
+  p.room = c.epilogue ? PLACES + COLUMNS : count;
   for (Z m = from; m < to; ++m) {
     p.x = c.x + image * c.x_batch + m / each * c.x_channel;
     for (Z j = 0; j < c.kernel[1]; ++j)
       for (Z i = 0; i < c.kernel[0]; ++i)
         p.w[j * c.kernel[0] + i] = c.w[m * c.w_out + i * c.w_step[0] + j * c.w_step[1]];
     p.bias = c.bias ? c.bias[m] : -0.f;
-    p.to = c.epilogue ? tiles + (m - from) * COLUMNS : c.y + (image * c.out + m) * plane + place;
+    p.to = c.epilogue ? line : c.y + (image * c.out + m) * plane + place;
     compute(c, p);
+    float *to_tile = tiles + (m - from) * COLUMNS;
+    for (Z at = 0; c.epilogue && at < count; at += COLUMNS, to_tile += tile)
+#pragma GCC unroll 4
+      for (int v = 0; v < COLUMNS; v += LANES) *(V *)(to_tile + v) = *(const V *)(line + at + v);
   }
   if (!c.epilogue) return;
-  Z first = image * c.out;
-  for (const float *tile = tiles; place < end; place += COLUMNS, tile += p.tile)
-    c.epilogue(c.buffers, c.numbers, tile, first + from, first + to, place,
+  Z first = image * c.out, end = place + count;
+  for (const float *at = tiles; place < end; place += COLUMNS, at += tile)
+    c.epilogue(c.buffers, c.numbers, at, first + from, first + to, place,
                place + COLUMNS < end ? place + COLUMNS : end);
 }
 

@@ -4,6 +4,10 @@ one channel of the image, over one or two dimensions.
 ATen gives them to oneDNN, which packs image, weight and result anew at each call, in blocks of
 sixteen channels, or computes them itself. The kernel, depthwise.h, reads weight and image in their
 own layout, keeps nothing between calls, and writes the result in eager's layout.
+
+Measured with AVX2 and one thread of a busy AMD EPYC, the kernel's time over ATen's (channels, side,
+kernel, stride): 16 112 3 1: 0.7, 64 56 3 1: 0.6, 64 112 3 2: 1.0, 120 28 5 1: 0.6, 240 28 3 2: 0.5,
+480 14 3 1: 0.5, 672 14 5 2: 0.7, 960 7 5 1: 0.7, 96 56 7 1: 1.05.
 """
 
 from __future__ import annotations

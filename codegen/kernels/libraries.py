@@ -1,10 +1,11 @@
 """Libraries of the kernels whose text is fixed: compiled when graftjit is installed, or built once
 per machine.
 
-The library `_ready` has the kernels of `registry`, made by `setup.py` for processors with all usual
-parts of AVX-512. It carries a checksum of the text and the flags of each. `find` gives it for a
-kernel's name and text, or None if there is none, if the text has changed (a checkout), or if the
-processor lacks a feature: `load` then builds the kernel like any other.
+The libraries `flags.READY` have the kernels of `registry`, made by `setup.py`: one for processors
+with all usual parts of AVX-512, one for those with AVX2. They carry a checksum of the text and the
+flags of each kernel. `find` gives the library for a kernel's name and text, or None if there is
+none, if the text has changed (a checkout), or if the processor lacks a feature: `load` then builds
+the kernel like any other.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def text_of(file: str) -> str:
 
 def find(symbol: str, text: str) -> Library | None:
     """The library that has this kernel, made from this text."""
-    if not (flags.ready_here() and hardware.cpu().features >= flags.READY_NEEDS):
-        return None
-    found = _opened()
-    if found is None:
+    features = hardware.cpu().features
+    ready = next((one for one in flags.READY if features >= one.needs), None)
+    found = _opened(ready.name) if ready is not None and flags.ready_here() else None
+    if ready is None or found is None:
         return None
     path, handle = found
     try:
@@ -61,15 +62,15 @@ def find(symbol: str, text: str) -> Library | None:
         address = ctypes.cast(getattr(handle, symbol), ctypes.c_void_p).value
     except (AttributeError, ValueError):  # the kernel is newer than the library
         return None
-    if address is None or made_from != flags.mark(text):
+    if address is None or made_from != flags.mark(text, ready):
         return None
     return Library(path, {symbol: address}, path.stat().st_size, True, handle)
 
 
 @functools.cache
-def _opened() -> tuple[Path, ctypes.CDLL] | None:
+def _opened(name: str) -> tuple[Path, ctypes.CDLL] | None:
     for suffix in EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_ready{suffix}")
+        path = Path(__file__).with_name(f"{name}{suffix}")
         if path.is_file():
             try:
                 return path, ctypes.CDLL(str(path))

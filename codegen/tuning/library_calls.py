@@ -102,7 +102,9 @@ def _open(node: Node) -> bool:
     if is_symbolic([(meta.shape, meta.stride) for meta in metas]):
         return False
     if _convolves(node):
-        return bool(registry.replaced([node])) and _work(node) >= LEAST
+        with answered({products.known_as(node): True}):
+            possible = bool(registry.replaced([node]))
+        return possible and _work(node) >= LEAST
     if not matmul.possible(node) or not matmul.in_order(node):
         return False
     found = products.sizes(node)
@@ -128,10 +130,9 @@ def _work(node: Node) -> int:
 
 def _ways(node: Node) -> list[str]:
     """The names of the ways, the default one first."""
-    if _convolves(node):
-        return [CONVOLUTIONS[True], CONVOLUTIONS[False]]
-    ours = matmul.pays(node)
-    return [WAYS[ours], WAYS[not ours]]
+    named = CONVOLUTIONS if _convolves(node) else WAYS
+    ours = bool(registry.replaced([node])) if _convolves(node) else matmul.pays(node)
+    return [named[ours], named[not ours]]
 
 
 def _answer(

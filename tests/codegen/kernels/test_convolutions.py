@@ -20,8 +20,15 @@ from ..symbolic import check_open
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(
-    device.cpu().isa != "avx512", reason="the kernel is written for AVX-512"
+    device.cpu().isa not in convolutions.VECTORS,
+    reason="the kernel is written for AVX-512 and AVX2",
 )
+
+
+@pytest.fixture(autouse=True)
+def taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel computes those that it does not pay for, too."""
+    monkeypatch.setattr(convolutions, "_pays", lambda node: True)
 
 
 def conv(**options: Any) -> Callable[..., T]:

@@ -11,16 +11,21 @@ import torch
 import graftjit
 from graftjit.codegen.build import cxx as build
 from graftjit.codegen.build import flags
+from graftjit.codegen.kernels import convolution
 from graftjit.codegen.kernels import libraries as ready
 from graftjit.codegen.kernels import matmul_f32 as products
 from graftjit.codegen.kernels import registry as replaced
 from graftjit.runtime.process import hardware as device
+from graftjit.runtime.store.store import Library
 
+HERE = [one for one in flags.READY if flags.ready_here() and one.needs <= device.cpu().features]
 pytestmark = pytest.mark.skipif(
-    not (flags.ready_here() and flags.READY_NEEDS <= device.cpu().features),
-    reason="no kernels are compiled with the package for this processor",
+    not HERE, reason="no kernels are compiled with the package for this processor"
 )
-ONE = [pytest.param(one, id=one.FILE) for one in replaced.KERNELS]
+KERNELS = [
+    one for one in replaced.KERNELS if HERE and one.FILE.partition(".")[0] in HERE[0].kernels
+]
+ONE = [pytest.param(one, id=one.FILE) for one in KERNELS]
 x, w, b = torch.randn(64, 96), torch.randn(128, 96), torch.randn(128)
 
 
@@ -43,8 +48,16 @@ def test_another_text_is_built(one: replaced.Kernel) -> None:
 
 def test_a_processor_that_lacks_something_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     here = device.cpu()
-    monkeypatch.setattr(device, "cpu", lambda: replace(here, features=here.features - {"avx512vl"}))
+
+    def without(feature: str) -> Library | None:
+        less = replace(here, features=here.features - {feature})
+        monkeypatch.setattr(device, "cpu", lambda: less)
+        return ready.find(convolution.SYMBOL, text(convolution))
+
+    narrow = without("avx512vl")
+    assert narrow is not None and narrow.path.name.startswith("_ready_avx2")
     assert ready.find(products.SYMBOL, text(products)) is None
+    assert without("fma") is None
 
 
 def test_nothing_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,12 +65,7 @@ def test_nothing_is_compiled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a compiler was asked for")
 
     monkeypatch.setattr(build, "load", compiled)
-    assert set(replaced.load(replaced.KERNELS).addresses) == {
-        "product_f32",
-        "product_bf16",
-        "convolution_f32",
-        "depthwise_f32",
-    }
+    assert set(replaced.load(KERNELS).addresses) == {one.SYMBOL for one in KERNELS}
 
 
 def made(find: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:

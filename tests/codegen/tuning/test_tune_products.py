@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import graftjit
 from graftjit import JitConfig, jit
 from graftjit.codegen.build import cxx as build
+from graftjit.codegen.kernels import convolution
 from graftjit.codegen.programs.shadow import differs
 from graftjit.codegen.tuning import library_calls as tune_products
 from graftjit.codegen.tuning import timing as clock
@@ -169,7 +170,9 @@ def test_a_real_race_gives_a_time_for_each(monkeypatch):
     assert len(tune_products._timed(node, 30)) == 2
 
 
-@pytest.mark.skipif(device.cpu().isa != "avx512", reason="the kernel is written for AVX-512")
+@pytest.mark.skipif(
+    device.cpu().isa not in convolution.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
+)
 @pytest.mark.parametrize("way", ["kernel", "library"])
 @pytest.mark.parametrize("fn", [F.conv2d, F.conv_transpose2d])
 def test_a_convolution_runs_as_it_was_measured_to_be_the_fastest(store, best, way, fn):
@@ -186,7 +189,9 @@ def _covered(made):
     return [line for kernel in made.report().libraries for line in kernel.covers]
 
 
-@pytest.mark.skipif(device.cpu().isa != "avx512", reason="the kernel is written for AVX-512")
+@pytest.mark.skipif(
+    device.cpu().isa not in convolution.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
+)
 def test_a_convolution_is_timed_and_remembered(store, monkeypatch):
     given = [torch.randn(1, 16, 24, 24), torch.randn(16, 16, 3, 3), torch.randn(16)]
     monkeypatch.setattr(tune_products, "BUDGET", 5.0)
