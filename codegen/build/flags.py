@@ -23,7 +23,7 @@ AVX512 = frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"))
 
 
 class Ready(NamedTuple):
-    """A library of kernels that is compiled with the package, for processors with all of `needs`."""
+    """A library of kernels, compiled with the package, for processors with all of `needs`."""
 
     name: str
     flags: tuple[str, ...]

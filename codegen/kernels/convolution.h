@@ -2,16 +2,17 @@
 //
 // A convolution is a product of the weight's rows (output channels) with columns, which are
 // positions of the result. 32 positions and at most 192 summands (input channels and taps) are
-// gathered from x into the first-level cache and multiplied with twelve rows of the weight (six
-// with AVX2) at a time; the weight is read in its own layout. Nothing is packed and kept between calls. Each such
-// block is added to the sum of the blocks before it, so that no sum is a chain of more than 256:
-// errors stay near those of a library that blocks the sum. Positions outside of x add nothing, even
-// if the weight is infinite or nan there: results that are nan are computed again. A transposed
-// convolution is one such product per position modulo the stride (Dumoulin and Visin, 2016, section
-// 4). Element-wise operators after a convolution are applied to each tile of 32 positions and up to
-// twelve channels as soon as it is finished: the graph's own kernel, an `Epilogue`, is called for
-// it, and the result before the epilogue is never in memory. codegen/kernels/convolution.py chooses
-// the convolutions and defines `numbers`, codegen/fusion/epilogue.py defines epilogues.
+// gathered from x into the first-level cache and multiplied with twelve rows of the weight at a
+// time, six with AVX2; the weight is read in its own layout. Nothing is packed and kept between
+// calls. Each such block is added to the sum of the blocks before it, so that no sum is a chain of
+// more than 256: errors stay near those of a library that blocks the sum. Positions outside of x
+// add nothing, even if the weight is infinite or nan there: results that are nan are computed
+// again. A transposed convolution is one such product per position modulo the stride (Dumoulin and
+// Visin, 2016, section 4). Element-wise operators after a convolution are applied to each tile of 32
+// positions and up to twelve channels as soon as it is finished: the graph's own kernel, an
+// `Epilogue`, is called for it, and the result before the epilogue is never in memory.
+// codegen/kernels/convolution.py chooses the convolutions and defines `numbers`,
+// codegen/fusion/epilogue.py defines epilogues.
 typedef int Y __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 enum { DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
 // rows and vectors of a tile: as many sums as there are registers
@@ -89,8 +90,8 @@ static Places places(const Convolution &c, const Side *s, Z from) {
   return p;
 }
 
-// x at a vector of positions under tap (high, wide), of `n` channels, into `to`: one row per channel,
-// `step` rows apart; zeros outside of x. Returns whether all positions are inside.
+// x at a vector of positions under tap (high, wide), of `n` channels, into `to`: one row per
+// channel, `step` rows apart; zeros outside of x. Returns whether all positions are inside.
 ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n,
                    float *to, Z step) {
   I h = p.high + (int)high, w = p.wide + (int)wide;
@@ -105,7 +106,8 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
     for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel)
       *(V *)to = evens(load(from, low), load(from + LANES, upper));
   } else {
-    for (Z k = 0; k < n; ++k, to += step * COLUMNS, x += c.x_channel) *(V *)to = gathered(x, at, in);
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, x += c.x_channel)
+      *(V *)to = gathered(x, at, in);
   }
   return bits(in) == (1u << p.live) - 1;
 }
@@ -227,8 +229,10 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
       const float *start = before ? mine : nullptr;
 #define TAKE(R) \
   if (left >= R) { \
-    odd |= rows<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, COLUMNS, bias + m * bias_row, bias_row); \
-    if (last && c.epilogue) c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, place, end); \
+    odd |= rows<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, \
+                      COLUMNS, bias + m * bias_row, bias_row); \
+    if (last && c.epilogue) \
+      c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, place, end); \
     m += R; \
     continue; \
   }
