@@ -3,7 +3,7 @@
 // A convolution is a product of the weight's rows (output channels) with columns, which are
 // positions of the result. 32 positions and at most 192 summands (input channels and taps) are
 // gathered from x into the first-level cache and multiplied with twelve rows of the weight at a
-// time, six with AVX2; the weight is read in its own layout. Nothing is packed and kept between
+// time, five with AVX2; the weight is read in its own layout. Nothing is packed and kept between
 // calls. Each such block is added to the sum of the blocks before it, so that no sum is a chain of
 // more than 256: errors stay near those of a library that blocks the sum. Positions outside of x
 // add nothing, even if the weight is infinite or nan there: results that are nan are computed
