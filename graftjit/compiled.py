@@ -17,7 +17,7 @@ import torch
 
 from .ir.dataclass import dataclass
 from .ir.location import Location
-from .jit import beginning, lower, make_callable, options_of
+from .jit import beginning, is_disabled, lower, make_callable, options_of
 from .runtime.errors import UserError
 from .runtime.process.options import JitConfig
 
@@ -39,8 +39,10 @@ def compile(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     config: JitConfig | None = None,
+    **of_torch: Any,
 ) -> Any:
-    """A compiled module that shares the state of `model`. The options are those of `jit`.
+    """A compiled module that shares the state of `model`. The options are those of `jit`; with
+    `disable=True` the model itself.
 
     It has `.report()`, `.reset()` and `.lower(*args)`, unless the model has methods of these names;
     then use `graftjit.report(compiled)`, `graftjit.reset(compiled)` and `graftjit.lower(compiled,
@@ -50,8 +52,11 @@ def compile(
     if state is not None:
         model = state.model
     _check(model)
+    chosen = options_of(fullgraph, dynamic, config, of_torch)
+    if is_disabled(of_torch):
+        return model
     options: dict[str, Any] = {"fullgraph": fullgraph, "dynamic": dynamic, "config": config}
-    chosen = options_of(**options)
+    options |= of_torch
     call = make_callable(module_call(model), chosen, beginning_of(model), type(model))
     return _wrap(_State(model, options, call))
 

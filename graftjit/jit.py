@@ -11,12 +11,13 @@ import inspect
 import sys
 import types
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from .context import current_context
-from .dispatch import frame_policy, paying
+from .dispatch import frame_policy, lazy_modules, paying
 from .dispatch.resume_functions import first_state
 from .dispatch.shared_entries import SHARED
 from .dispatch.unit import UNITS, Unit, check, on_hot, on_rerun
@@ -91,27 +92,38 @@ def jit(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     config: JitConfig | None = None,
+    **of_torch: Any,
 ) -> Any:
     """Compile a function, method, callable object, module or class. Also a decorator with
     arguments.
 
     fullgraph   the first graph break raises BreakError
     dynamic     see JitConfig.dynamic
-    config      a JitConfig; the two options above override it
+    config      a JitConfig; the other keywords override it
+    of_torch    `mode`, `backend`, `options`, `disable` and other keywords of `torch.compile`: see
+                `graftjit.torch_keywords`
 
     A jitted callable is returned unchanged, unless options are given. Raises UserError (a
     TypeError) if the argument is not callable, OptionError (a ValueError) for options that are not
     allowed.
     """
-    options = options_of(fullgraph, dynamic, config)
+    options = options_of(fullgraph, dynamic, config, of_torch)
+    if is_disabled(of_torch):
+        return fn if fn is not None else lambda fn: fn
     if fn is None:
         return functools.partial(jit, config=options)
-    if isinstance(fn, JitFunction) and (fullgraph or dynamic is not None or config is not None):
+    chosen = fullgraph or dynamic is not None or config is not None or of_torch
+    if isinstance(fn, JitFunction) and chosen:
         fn = fn.__wrapped__
     return _jit(fn, options)
 
 
-def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) -> JitConfig:
+def options_of(
+    fullgraph: bool,
+    dynamic: bool | None,
+    config: JitConfig | None,
+    of_torch: Mapping[str, Any] | None = None,
+) -> JitConfig:
     """The options as one JitConfig; without any, that of the context."""
     if config is None:
         config = current_context().jit_config
@@ -125,7 +137,7 @@ def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) 
             expected="True or False",
             found=repr(fullgraph),
         )
-    changes: dict[str, Any] = {}
+    changes = lazy_modules.torch_keywords.changes(of_torch) if of_torch else {}
     if fullgraph:
         changes["jit_syntax_level"] = "STRICT"
     if dynamic is not None:
@@ -135,6 +147,11 @@ def options_of(fullgraph: bool, dynamic: bool | None, config: JitConfig | None) 
         if getattr(config, name) not in neutral and config.jit_level != "O2":
             SESSION.warn_once("WN605", f"{name}={getattr(config, name)!r} has no effect yet")
     return config
+
+
+def is_disabled(of_torch: Mapping[str, Any]) -> bool:
+    """Whether `disable=True` is among keywords of `torch.compile`."""
+    return bool(of_torch) and lazy_modules.torch_keywords.disabled(of_torch)
 
 
 # Options without effect below O2, with the values that request nothing.

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # The files and sub-packages of a package, from the ground up: each imports only those before it.
 STACKS: dict[str, tuple[str, ...]] = {
     "graftjit": (
-        *("dynamic", "context", "gradients"),
+        *("dynamic", "context", "gradients", "torch_keywords"),
         *("dispatch", "nn"),
         *("ops", "tensor", "jit", "monitor", "compiled", "compat"),
         *("lowered", "cli"),

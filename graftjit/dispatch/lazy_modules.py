@@ -1,4 +1,5 @@
-"""The modules that only misses need, each imported when a miss first reads its name here.
+"""The modules that only misses and rare keywords need, each imported when its name is first read
+here.
 
 `import graftjit` imports this package. With what they import, these modules are 180 more. Already
 the guards' two would make the collector walk all of torch's objects during the import (0.1 s).
@@ -11,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .. import torch_keywords
     from ..capture import capture
     from ..capture.bytecode import branches
     from ..capture.emit import ahead, resume
@@ -28,6 +30,7 @@ __all__ = [
     "compiler",
     "mirror",
     "resume",
+    "torch_keywords",
     "transforms",
 ]
 
@@ -40,6 +43,7 @@ _PLACES = {
     "compiler": "..runtime.guards.compiler",
     "mirror": "..runtime.guards.mirror",
     "resume": "..capture.emit.resume",
+    "torch_keywords": "..torch_keywords",
     "transforms": ".transforms",
 }
 
