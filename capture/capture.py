@@ -434,7 +434,7 @@ class _Attempt:
             if made.graph.mutates or self.machine.heap.replaced:
                 self._guard_aliases()
             if made.graph.mutates:
-                for source, tensor in self.tracer.followed():
+                for source, tensor in self.tracer.followed(made.graph.needs_grad):
                     self.machine.guard("history", source, history(tensor))
             checks = self.tracer.may_raise_since(0) or made.graph.required
             raises = clean and bool(checks)

@@ -29,6 +29,7 @@ from ...ir.graph.nodes import Graph, Meta, meta_of
 from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
 from ...ir.trace.custom_function import Applied, Backward, Unowned, Walked
 from ...ir.trace.ghost import Ghost
+from ...ir.trace.quiet_views import is_tied
 from ...ir.trace.tracer import Tracer
 from ...runtime.autograd.custom_function import Reads, Unreachable
 from ..breaks import Break
@@ -130,8 +131,12 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     tensors = [value for value in given if isinstance(value, Tensor)]
     if transforms:
         require_rule(m, call.cls, tensors, call.setup is not None)
-    if torch.is_grad_enabled() and any(value.ghost.requires_grad for value in tensors):
-        return _Differentiable(m, call).run()
+    if torch.is_grad_enabled():
+        quiet = m.tracer.quiet_views()
+        if any(value.ghost.requires_grad for value in tensors):
+            return _Differentiable(m, call).run()
+        if any(is_tied(value.ghost, quiet) for value in tensors):
+            raise Break(_CODE, "an argument is a view that was made without grad mode")
     return _without_gradient(m, call)
 
 

@@ -17,8 +17,9 @@ import torch
 
 from ...ir.graph.layout import gradient_strides, is_dense
 from ...ir.own_hooks import put_on
-from ...ir.trace.ghost import Ghost, quiet_way
+from ...ir.trace.ghost import Ghost
 from ...ir.trace.inner_results import leaves_of
+from ...ir.trace.quiet_views import is_tied, quiet_way
 from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards import tensor_access
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
 _CODE = "GB114"
+_QUIET = "a backward to a view that was made without grad mode"
 
 
 # -- .grad -----------------------------------------------------------------------------------------
@@ -338,6 +340,10 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     given_seeds = [None] * len(outs) if is_none(seeds) else _tensors(m, _sequence(seeds), gaps=True)
     _reached(m, outs, wanted)
     for one in wanted:
+        if is_tied(one.ghost, m.tracer.quiet_views()):
+            raise Break(_CODE, _QUIET)
+        if one.source is not None and one.origin.requires_grad:
+            _guard_history(m, one)
         require_no_hooks(m, one)
     require_no_reentrant(m)
     found = _differentiate(m, outs, wanted, given_seeds, given)
@@ -393,7 +399,7 @@ def _leaves(m: Machine, roots: list[Any], named: list[Any] | None) -> list[Tenso
     for leaf in reached if named is None else named:
         if leaf.source is not None:
             _require_leaf(leaf)
-            _guard_leaf(m, leaf)
+            _guard_history(m, leaf)
         elif not _made_leaf(m, leaf):
             raise Break(_CODE, "a backward() with inputs that are no leaves")
         require_no_hooks(m, leaf)
@@ -412,9 +418,12 @@ def _shares(one: Tensor, other: Tensor) -> bool:
     return one.ghost._store is other.ghost._store
 
 
-def _guard_leaf(m: Machine, value: Tensor) -> None:
-    """Guard that autograd ends at an input, as it does at its ghost."""
-    m.guard("history", value.source, tensor_access.history(value.origin))
+def _guard_history(m: Machine, value: Tensor) -> None:
+    """Guard whether autograd ends at an input, as it does at its ghost."""
+    kind = tensor_access.history(value.origin)
+    if kind == "quiet view":
+        raise Break(_CODE, _QUIET)
+    m.guard("history", value.source, kind)
 
 
 def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> list[Tensor]:
@@ -433,7 +442,7 @@ def _reached(m: Machine, roots: list[Any], until: list[Any] | None = None) -> li
         if leaf.source is not None and leaf not in (until or ()):
             if not leaf.origin.is_leaf:
                 raise Break(_CODE, "a backward through a history from outside of the graph")
-            _guard_leaf(m, leaf)
+            _guard_history(m, leaf)
     return found
 
 

@@ -12,12 +12,10 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
 
-from ..errors import Unsupported
 from ..graph.layout import from_data
 from ..graph.nodes import Meta, Node
 from ..symbolic.shape_env import Facts
@@ -165,28 +163,3 @@ def owns_its_memory(ghost: Ghost) -> bool:
     if parts and store.number < parts[-1]:
         return False
     return store.fresh and store.only(ghost) and not from_data(offset) and offset == 0
-
-
-def quiet_way(node: Node, quiet: Container[Node]) -> list[Node]:
-    """The views without grad mode by which a view leads to its memory, so that its ghost has no
-    base, although autograd says that it requires a gradient if its base does: not so behind
-    `detach`."""
-    found = []
-    while node.alias is not None:
-        made = node.args[0] if node.op == "get" else node
-        if made.op == "call" and made.target is torch.ops.aten.detach.default:
-            return []
-        found += [made] if made in quiet else []
-        node = node.alias
-    return found
-
-
-def check_history(target: Ghost, quiet: Mapping[Node, bool]) -> None:
-    """Refuse a write that autograd refuses: with grad mode, to a view that was made without it, of
-    memory that requires a gradient. `quiet`: see `Tracer.quiet_views`."""
-    if not quiet or not torch.is_grad_enabled():
-        return
-    way = quiet_way(target._node, quiet)
-    members = (member() for member in target._store.members) if way else ()
-    if any(map(quiet.get, way)) or any(one is not None and one.requires_grad for one in members):
-        raise Unsupported("quiet", "a write to a view that was made without grad mode")

@@ -17,7 +17,8 @@ from ..graph.effects import root
 from ..graph.interpreter import Replaced, moved
 from ..graph.nodes import Node
 from ..graph.schema import plan_of
-from .ghost import Ghost, quiet_way
+from .ghost import Ghost
+from .quiet_views import quiet_way
 
 if TYPE_CHECKING:
     from .tracer import Tracer

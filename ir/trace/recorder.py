@@ -30,7 +30,8 @@ from ..ops.python_kernels import overridden
 from ..ops.scalar_range import hold_draws_to_dtype, hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
 from .autocast_cache import cached_cast, is_cached, is_kept
-from .ghost import Ghost, Owner, Store, check_history, make_ghost, owns_its_memory
+from .ghost import Ghost, Owner, Store, make_ghost, owns_its_memory
+from .quiet_views import check_history
 
 if TYPE_CHECKING:
     from .tracer import Tracer

@@ -30,6 +30,7 @@ from .autocast_cache import AUTOCAST_DEVICES, Kept, by_hand
 from .ghost import Ghost, Store, make_ghost, why_not
 from .inner_results import note_value
 from .joint_graph import CustomBackward, Joint
+from .quiet_views import requiring
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
 from .substitutes import AS_PLAIN
@@ -223,11 +224,12 @@ class Tracer:
             args = tuple([self._ghosts(arg) for arg in args])
             kwargs = {name: self._ghosts(value) for name, value in kwargs.items()}
             self.facts.where = where
-            result = self._over_ghosts(fn, args, kwargs)
+            with requiring((args, kwargs), recorder.quiet) as made:
+                made.append(result := self._over_ghosts(fn, args, kwargs))
             if warned:
                 raise Unsupported("warning", str(warned))
             results = self._numbered(result)
-            self._check_views(mark[0][3][1])
+            self._check_views(*mark[0][3][:2])
             recorder.done(where)
         except CannotTrace:
             self._undo(mark)
@@ -290,12 +292,16 @@ class Tracer:
             if untracked:
                 _exclude(VIEW_TRACKING, False)
 
-    def _check_views(self, before: set[int]) -> None:
-        """Raise for a write to an input view with a history: its ghost is no view."""
-        # inputs with a real tensor
-        for position in (self._recorder.followed - before) & self._entered.keys():
+    def _check_views(self, written: set[int], followed: set[int]) -> None:
+        """Raise for a write to an input view with a history, or in any mode to one that was made
+        without grad mode: its ghost is no view. `written`, `followed`: those before."""
+        recorder = self._recorder
+        for position in (recorder.written - written) & self._entered.keys():
             tensor, ghost = self._entered[position]
-            if ghost.requires_grad and tensor._is_view():
+            if not ghost.requires_grad or not tensor._is_view():
+                continue
+            quiet = tensor.is_leaf and tensor._base.requires_grad
+            if quiet or position in recorder.followed - followed:
                 raise Unsupported("history", "a write to a view that autograd tracks")
 
     def attempt(
@@ -410,9 +416,14 @@ class Tracer:
         """Whether the trace wrote to an input so far."""
         return self._recorder.mutates
 
-    def followed(self) -> list[tuple[Any, torch.Tensor]]:
-        """(source, tensor) of the inputs that were written while autograd followed."""
-        return [(self._sources[at], self._entered[at][0]) for at, _ in self.rewritten()]
+    def followed(self, quietly: bool = False) -> list[tuple[Any, torch.Tensor]]:
+        """(source, tensor) of the inputs that were written while autograd followed; `quietly`: and
+        of those that require a gradient and were written at all."""
+        found = {at for at, _ in self.rewritten()}
+        if quietly:
+            written = self._recorder.written & self._entered.keys()
+            found.update(at for at in written if self.wants_gradient(at))
+        return [(self._sources[at], self._entered[at][0]) for at in sorted(found)]
 
     @property
     def writes_can_wait(self) -> bool:

@@ -95,12 +95,16 @@ def byte_range(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 def history(tensor: torch.Tensor) -> str:
     """The kind of tensor to autograd: "leaf", or "result" of an operator; of views, which have
-    rules of their own for writes in place, "leaf view" or "view"."""
+    rules of their own for writes in place, "leaf view" or "view". A view without a history of a
+    tensor that requires a gradient is a "quiet view": a gradient of it leads nowhere."""
     with torch._C.DisableTorchFunction():
         leaf = _IS_LEAF(tensor)
-        if torch._C.TensorBase._is_view(tensor):  # skips an override in a subclass
-            return "leaf view" if leaf else "view"
-        return "leaf" if leaf else "result"
+        if not torch._C.TensorBase._is_view(tensor):  # skips an override in a subclass
+            return "leaf" if leaf else "result"
+        if not leaf:
+            return "view"
+        base = tensor._base
+        return "quiet view" if base is not None and base.requires_grad else "leaf view"
 
 
 def _library(name: str) -> str:

@@ -206,3 +206,109 @@ def test_a_view_of_memory_that_is_gone_requires_a_gradient_as_its_base_does():
         )
         assert ours.requires_grad == expected.requires_grad
         assert (ours._base is None) == (expected._base is None)
+
+
+def _quiet(x: T) -> T:
+    with torch.no_grad():
+        return x.view(-1)
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def _written_below(x: T) -> T:
+    made = x.clone()
+    seen = _quiet(made)
+    made.mul_(3)
+    return seen * 2
+
+
+def _own_leaf(x: T) -> tuple[T, ...]:
+    seen = _quiet(x)
+    (seen * 2).sum().backward()
+    return (x * 3,) if seen.grad is None else (seen.grad,)
+
+
+USES: dict[str, Callable[[T], Any]] = {
+    "alone": lambda x: _quiet(x) * 2,
+    "of a result": lambda x: _quiet(x.sin()) * 2,
+    "beside its base": lambda x: _quiet(x) * 2 + x.view(-1),
+    "view of it": lambda x: _quiet(x.sin())[1:],
+    "no gradient": lambda x: (_quiet(x) > 0, _quiet(x).detach() * x.view(-1)),
+    "custom function": lambda x: _Doubled.apply(_quiet(x)),
+    "base is written": _written_below,
+    "backward": _own_leaf,
+    "gradient": lambda x: (
+        torch.autograd.grad(
+            (_quiet(x) * 2 + x.view(-1)).sum(), (x, seen := _quiet(x)), allow_unused=True
+        )
+        and seen.sin()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+def test_operators_on_a_view_made_without_grad_mode(name: str) -> None:
+    """Their results have a history that leads nowhere."""
+    found = []
+    for run in (USES[name], graftjit.jit(USES[name])):
+        x = torch.arange(4.0).reshape(2, 2).requires_grad_()
+        try:
+            results = run(x)
+        except RuntimeError as error:
+            found.append([str(error)])
+            continue
+        results = results if isinstance(results, tuple) else (results,)
+        asking = [one for one in results if one.requires_grad]
+        sum((one.sum() for one in asking), torch.zeros(())).backward() if asking else None
+        kinds = [type(one.grad_fn).__name__ for one in results]
+        found.append([x.grad, kinds, [one.detach() for one in results]])
+    assert str(found[0]) == str(found[1])
+
+
+FROM_OUTSIDE: dict[str, Callable[[T, T], Any]] = {
+    "operator": lambda seen, y: seen * 2 + y,
+    "backward": lambda seen, y: ((r := seen * 2 + y).sum().backward(), r.detach())[1],
+    "gradients": lambda seen, y: torch.autograd.grad(
+        (seen * y).sum(), (seen, y), allow_unused=True
+    )[1],
+    "required gradient": lambda seen, y: torch.autograd.grad((seen * y).sum(), seen)[0],
+    "write": lambda seen, y: (_added_quietly(seen), seen * y)[1],
+}
+
+
+def _added_quietly(seen: T) -> None:
+    with torch.no_grad():
+        seen.add_(1)
+
+
+@pytest.mark.parametrize("first", ["quiet", "own leaf", "plain"])
+@pytest.mark.parametrize("name", FROM_OUTSIDE)
+def test_a_view_made_without_grad_mode_comes_in(name: str, first: str) -> None:
+    def made(kind: str) -> T:
+        if kind == "plain":
+            return torch.arange(4.0).requires_grad_()
+        base = torch.arange(4.0).requires_grad_(kind == "quiet")
+        return _quiet(base).requires_grad_()
+
+    jitted = graftjit.jit(FROM_OUTSIDE[name])
+    for kind in (first, "quiet", "own leaf"):
+        found: list[Any] = []
+        for run in (FROM_OUTSIDE[name], jitted):
+            seen, y = made(kind), torch.ones(4, requires_grad=True)
+            try:
+                result = run(seen, y)
+            except RuntimeError as error:
+                found.append(str(error))
+                continue
+            if result.requires_grad:
+                result.sum().backward()
+            found.append((result.detach(), seen.grad, y.grad))
+        assert str(found[0]) == str(found[1]), kind
