@@ -447,7 +447,8 @@ class _Attempt:
                 # Loaded at first use: programs for inference save nothing.
                 from ..runtime.autograd import saving_hooks
 
-                program = saving_hooks.exact(program, made, self.machine.journal.effects)
+                seen = self.machine.journal.effects or self.machine.saves_observed
+                program = saving_hooks.exact(program, made, bool(seen))
             made.program = program
         else:
             made.program = helpers.nothing

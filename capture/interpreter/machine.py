@@ -116,6 +116,8 @@ class Machine:
         self.differentiating = 0
         # an operator that may raise came after something that must then have happened
         self.fragile = False
+        # the program would see that a hook for saved tensors raises, before the frame ends
+        self.saves_observed = False
         # suspended where a handler waits for them
         self.open_generators: set[Frame] = set()
         # where tensor data was asked for -> operators behind it

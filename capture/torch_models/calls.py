@@ -47,6 +47,7 @@ from ..values.value import (
 )
 from ..values.wrap import CONST_TYPES
 from . import current_device
+from .handled import is_handled, is_observed
 from .nested_traces import lift, require_history
 from .tensor_scalars import MAKERS, by_tensor, data_decide, of_tensors, once_more
 
@@ -335,6 +336,8 @@ def _is_answer(fn: Any, name: str) -> bool:
 def _run(m: Machine, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = walk_warnings.over_ghosts(m, fn, args, kwargs)
     current_device.hold(m, fn, args, kwargs)
+    if m.tracer.needs_grad and not m.saves_observed and torch.is_grad_enabled():
+        m.saves_observed = is_observed(m)
     return result
 
 
@@ -355,11 +358,6 @@ def _is_watched(m: Machine) -> bool:
     if m.journal.effects or m.contexts or torch.is_grad_enabled() != m.grad_before:
         return True
     return is_handled(m)
-
-
-def is_handled(m: Machine) -> bool:
-    """Whether a frame of the walk has a handler for an exception of this call."""
-    return any(f.pc and f.decoded.instrs[f.pc - 1].handler is not None for f in m.frames)
 
 
 def to_argument(m: Machine, value: Value) -> Any:

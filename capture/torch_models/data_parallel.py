@@ -21,6 +21,7 @@ from ..values.effects import Called
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Obj, Value
 from . import calls
+from .handled import is_handled
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -70,7 +71,7 @@ def _prepare(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     (module,) = args
     if not isinstance(module, Obj) or type(module.value) is not DistributedDataParallel:
         raise Break(_CODE, "a DistributedDataParallel of another class")
-    if m.inner or m.modes or calls.is_handled(m):
+    if m.inner or m.modes or is_handled(m):
         raise Break(_CODE, "a DistributedDataParallel inside of a handler, a transform or a mode")
     m.journal.effects.append(Called(reducers.prepare, (module, Const(torch.is_grad_enabled()))))
     return NONE

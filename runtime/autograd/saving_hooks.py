@@ -8,8 +8,9 @@ tensors; `Packed` passes to the hooks what a node keeps by other means. A backwa
 program reads memory in a fixed layout: `restored` gives that layout to what `unpack` returns.
 
 A hook may raise (checkpoint ends a recomputation so, from within `pack`). In eager mode this
-happens between two operators, so what comes after has no effects. A frame whose
-effects can be seen runs as written while hooks are active (`exact`).
+happens between two operators, so what comes after has no effects, and handlers around the operator
+run. A frame whose effects can be seen, or with such a handler, runs as written while hooks are
+active (`exact`).
 """
 
 from __future__ import annotations
@@ -45,13 +46,14 @@ class Made(Protocol):
     rerun: bool
 
 
-def exact(program: Callable[..., Any], made: Made, effects: Sequence[Any]) -> Callable[..., Any]:
+def exact(program: Callable[..., Any], made: Made, observed: bool) -> Callable[..., Any]:
     """The program, which raises `ObservedSaving` while hooks are active if they would see effects
-    in another order than in eager mode, or would not see what is saved: Python runs the frame."""
+    in another order than in eager mode, or would not see what is saved: Python runs the frame.
+    `observed`: the frame has effects, or handles what a hook raises."""
     graph = made.graph
     if graph is None or not made.rerun or not (graph.needs_grad or graph.spends):
         return program
-    seen = effects or graph.mutates or graph.spends
+    seen = observed or graph.mutates or graph.spends
     if not seen and getattr(made.program, "packs", False):
         return program
 

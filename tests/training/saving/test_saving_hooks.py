@@ -262,3 +262,106 @@ def test_hooks_that_are_disabled_are_an_error() -> None:
             pass
     y.backward()
     assert is_compiled(function)
+
+
+class _Refused(saved_tensors_hooks):
+    """Hooks that raise when something is saved, or needed again."""
+
+    def __init__(self, when: str, log: list[str]) -> None:
+        def passed(name: str) -> Callable[[Any], Any]:
+            def hook(given: Any) -> Any:
+                log.append(name)
+                if name == when:
+                    raise KeyError(name)
+                return given
+
+            return hook
+
+        super().__init__(passed("pack"), passed("unpack"))
+
+
+def _caught_inside(x, log):
+    with _Refused("pack", log):
+        try:
+            return (x.exp() * 2).sin()
+        except KeyError as error:
+            return str(error)
+
+
+def _caught_outside(x, log):
+    try:
+        with _Refused("pack", log):
+            return (x.exp() * 2).sin()
+    except KeyError as error:
+        return str(error)
+
+
+def _caught_below_a_cast(x, log):
+    with _Refused("pack", log):
+        try:
+            with torch.autocast("cpu", enabled=False):
+                return (x.exp() * 2).sin()
+        except KeyError as error:
+            return str(error)
+
+
+def _caught_in_a_callee(x, log):
+    def inner():
+        try:
+            return x.exp()
+        except KeyError:
+            return x * 2
+
+    with _Refused("pack", log):
+        return inner()
+
+
+def _at_the_end(x, log):
+    try:
+        with _Refused("pack", log):
+            y = x.exp()
+            return y * y
+    finally:
+        log.append("end")
+
+
+def _needed_again(x, log):
+    with _Refused("unpack", log):
+        y = x.exp()
+        try:
+            y.sum().backward()
+        except KeyError as error:
+            return str(error)
+
+
+def _only_seen(x, log):
+    with _Refused("", log):
+        y = (x.exp() * 2).sin()
+        log.append("made")
+    y.sum().backward()
+    return x.grad
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(_caught_inside, _caught_outside, _caught_below_a_cast, _caught_in_a_callee),
+        *(_at_the_end, _needed_again, _only_seen),
+    ],
+)
+def test_hooks_of_a_block_in_the_frame(program: Callable[..., Any]) -> None:
+    """What a hook raises comes from its operator, and the block's end runs."""
+    jitted = graftjit.jit(program)
+    for _ in range(2):
+        found = []
+        for run in (program, jitted):
+            log: list[str] = []
+            try:
+                result = run(leaf(3), log)
+            except KeyError as error:
+                result = error
+            found.append(
+                (str(result), log, torch._C._autograd._top_saved_tensors_default_hooks(True))
+            )
+        assert found[0] == found[1]
+        assert found[1][2] is None
