@@ -20,7 +20,6 @@ from ..data_model.polyfills import stands_for
 from ..values.effects import Called
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Obj, Value
-from . import calls
 from .handled import is_handled
 
 if TYPE_CHECKING:
