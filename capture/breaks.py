@@ -46,9 +46,20 @@ class Break(_Stop):
         self.where = where
         self.inlined: tuple[Location, ...] = ()
         self.looks = False  # an inlined function reads the locals of its callers
+        # Python reads what autograd has made of the graph (see `ReadsHistory`)
+        self.reads_history = False
         self.frames: tuple[Any, ...] = ()  # of the walk, where an inlined function breaks
         # Guards (kind, source, expected) without which there is no break here.
         self.guards: tuple[tuple[str, Any, Any], ...] = ()
+
+
+class ReadsHistory(Break):
+    """Python reads nodes of autograd's graph: those of eager mode have to be there, one for each
+    operator, so the recorded calls run under autograd."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(code, reason)
+        self.reads_history = True
 
 
 class Thrown(Break):

@@ -233,6 +233,7 @@ class _Attempt:
         self.grad_before = torch.is_grad_enabled()
         self.graph: Graph | None = None
         self.raises = False  # whether the program may raise what Python then raises
+        self.read = ""  # what Python reads of the graph's history at the break
         self.inside = False  # whether a break leaves an inlined function
         self.ends: Ends | None = None
         self.sides: dict[Any, dict[bool, Any]] = {}
@@ -479,7 +480,7 @@ class _Attempt:
         self.machine.numbers.give(self.machine, outputs)
         conditional.check(self.machine, outputs)
         ghosts = [lift(self.machine, value.ghost) for value in outputs]
-        graph = self.tracer.finish(ghosts, backward=True)
+        graph = self.tracer.finish(ghosts, True, self.read)
         conditional.check_backward(self.machine, graph)
         for ghost, version, index in self.machine.journal.shown:
             if ghost._version != version or (self.machine.heap.data and graph.mutates):
@@ -502,6 +503,7 @@ class _Attempt:
     def _broken(self, index: int, stop: Break, inlined: tuple[Frame, ...] = ()) -> Capture:
         """A break at the root's instruction, or inside the functions that its call has entered."""
         code, f, m = self.input.code, self.root, self.machine
+        self.read = f"{stop.reason} is read" if stop.reads_history else ""
         looks = frame_inspection.called_that_looks(code, self.input.globals, self._held())
         if looks is not None or stop.looks:
             who = looks or "a function"

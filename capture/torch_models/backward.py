@@ -24,7 +24,7 @@ from ...ir.trace.reentrant import asked
 from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards import tensor_access
 from ...runtime.guards.sources import Source
-from ..breaks import Break
+from ..breaks import Break, ReadsHistory
 from ..data_model.attribute_stores import STORES
 from ..values.containers import NotConstant, as_constant, sequence_items, share
 from ..values.effects import SetAttr
@@ -360,6 +360,11 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         ],
         tuple,
     )
+
+
+@models(torch.autograd.graph.get_gradient_edge)
+def _gradient_edge(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    raise ReadsHistory(_CODE, "call of torch.autograd.graph.get_gradient_edge")
 
 
 # -- both ------------------------------------------------------------------------------------------

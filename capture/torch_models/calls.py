@@ -23,12 +23,13 @@ from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
-from ..breaks import Break, NeedsPlainSizes
+from ..breaks import Break, NeedsPlainSizes, ReadsHistory
 from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
 from ..values import containers, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, from_constant
+from ..values.handled import is_handled, is_observed
 from ..values.registry import NONE, drawn_tensor, model_of
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
@@ -47,7 +48,6 @@ from ..values.value import (
 )
 from ..values.wrap import CONST_TYPES
 from . import current_device
-from .handled import is_handled, is_observed
 from .nested_traces import lift, require_history
 from .tensor_scalars import MAKERS, by_tensor, data_decide, of_tensors, once_more
 
@@ -462,7 +462,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if name == "grad":
             return _backward().read(m, value)  # type: ignore[no-any-return]
         leaf = _backward().is_leaf(m, value)
-        return Const(leaf) if name == "is_leaf" else Const(None) if leaf else _refuse(name)
+        return Const(leaf) if name == "is_leaf" else Const(None) if leaf else _refuse_history(m)
     known = getattr(torch.Tensor, name, None)
     if known is None:
         return _own_attr(m, value, name)
@@ -507,6 +507,15 @@ def _no_grad(value: Tensor) -> bool:
 
 def _refuse(name: str) -> Value:
     raise Break("GB114", f"Tensor.{name}")
+
+
+def _refuse_history(m: Machine) -> Value:
+    """Break for `grad_fn` of a result; if it is only compared with None, any node will do."""
+    frame = m.frames[-1]
+    ops = [(one.op, one.arg) for one in frame.decoded.instrs[frame.pc : frame.pc + 2]]
+    if ops[0][0] == "POP_JUMP_IF" or (ops[0] == ("LOAD_CONST", None) and ops[-1][0] == "IS"):
+        _refuse("grad_fn")
+    raise ReadsHistory("GB114", "Tensor.grad_fn")
 
 
 def _refuse_tied(m: Machine, value: Tensor) -> None:

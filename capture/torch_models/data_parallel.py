@@ -18,9 +18,9 @@ from ...runtime.autograd import reducers
 from ..breaks import Break
 from ..data_model.polyfills import stands_for
 from ..values.effects import Called
+from ..values.handled import is_handled
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Obj, Value
-from .handled import is_handled
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

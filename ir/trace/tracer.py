@@ -29,7 +29,7 @@ from ..symbolic.symnode import SYMBOLIC, from_torch, to_torch
 from .autocast_cache import AUTOCAST_DEVICES, Kept, by_hand
 from .ghost import Ghost, Store, make_ghost, why_not
 from .inner_results import note_value
-from .joint_graph import CustomBackward, Joint
+from .joint_graph import CustomBackward, Declined, Joint
 from .quiet_views import requiring
 from .recorder import ATOMS, Recorder
 from .shared_memory import overlapping
@@ -523,8 +523,9 @@ class Tracer:
 
     # -- the graph
 
-    def finish(self, outputs: Iterable[Ghost], backward: bool = False) -> Graph:
-        """The graph of `outputs`, with its backward on request. The trace may continue."""
+    def finish(self, outputs: Iterable[Ghost], backward: bool = False, read: str = "") -> Graph:
+        """The graph of `outputs`, with its backward on request. The trace may continue. `read`: why
+        autograd has to follow each call."""
         recorder = self._recorder
         outputs = list(outputs)
         order = {ref: i for i, ref in enumerate(self._input_refs)}
@@ -538,7 +539,7 @@ class Tracer:
         shared = {id(g._store) for tensor, g in self._known.values() if tensor.requires_grad}
         entered = {id(g) for _, g in self._known.values()}
         ties = any(id(g._store) in shared and id(g) not in entered for g in outputs)
-        joint = used = None
+        used, joint = None, None
         if backward and (self._needs_grad or ties):
             # Loaded at first use: programs for inference need no gradients.
             from .joint import differentiate, used_up
@@ -551,7 +552,7 @@ class Tracer:
         )
         if backward and (needs_grad or ties):
             with self.facts.active():
-                joint = differentiate(self, outputs)
+                joint = Declined(read) if read else differentiate(self, outputs)
         inputs = [tensor for tensor, _ in self._known.values()] if recorder.mutates else []
         graph = Graph(
             self.name,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..bytecode.decoder import Instr
-from ..values.frames import Frame
-from ..values.value import ContextExit
+from .frames import Frame
+from .value import ContextExit
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
