@@ -122,8 +122,9 @@ _FACT_METHODS = frozenset(
     }
 )  # fmt: skip
 _LAYOUT = frozenset({"stride", "is_contiguous", "storage_offset", "is_set_to"})
-# They depend on a tensor's position in its memory, which no guard checks.
-_PLACES = frozenset({"storage_offset", "is_set_to"})
+# They depend on a tensor's position in its memory, or on the mode in which that was made, which no
+# guard checks.
+_PLACES = frozenset({"storage_offset", "is_set_to", "is_inference"})
 # Functions without a tensor result whose result follows from their arguments. Any other may depend
 # on a state of torch's (threads, precision, anomaly mode, memory) that changes unnoticed by guards.
 _ANSWERS = _FACT_METHODS | frozenset(
@@ -203,8 +204,7 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
             return answer
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"{name}()")
-    if name in _PLACES and not _made_here(*args, *kwargs.values()):
-        raise Break("GB112", f"{name}() of an input")
+    _refuse_places(name, *args, *kwargs.values())
     if isinstance(fn, types.BuiltinFunctionType):
         if name.startswith(_STATE_PREFIXES):
             raise Break(_STATE, f"{name}()")
@@ -560,10 +560,7 @@ def call_tensor_method(
             return answer
     if name in _REFUSED:
         raise Break(_REFUSED[name], f"Tensor.{name}()")
-    if name == "is_inference" and (value.source is not None or torch.is_inference_mode_enabled()):
-        raise Break("GB112", "Tensor.is_inference() of an input, or in inference mode")
-    if name in _PLACES and not _made_here(value, *args):
-        raise Break("GB112", f"Tensor.{name}() of an input")
+    _refuse_places(f"Tensor.{name}", value, *args)
     if name in _FACT_METHODS:
         taken = by_mode(m, method, [value, *args], kwargs) if m.modes else None
         if taken is not None:
@@ -576,9 +573,14 @@ def call_tensor_method(
     return call_torch(m, method, [value, *args], kwargs)
 
 
-def _made_here(*values: Value) -> bool:
-    """Whether all tensors among these are in memory made by the graph."""
-    return all(value.ghost._store.fresh for value in values if isinstance(value, Tensor))
+def _refuse_places(text: str, *values: Value) -> None:
+    """Break for what only a tensor that the graph makes has as its ghost has it."""
+    name = text.rpartition(".")[2]
+    if name not in _PLACES:
+        return
+    made = all(value.ghost._store.fresh for value in values if isinstance(value, Tensor))
+    if not made or (name == "is_inference" and torch.is_inference_mode_enabled()):
+        raise Break("GB112", f"{text}() of an input, or in inference mode")
 
 
 # -- operators -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import typing
 import warnings
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -670,3 +671,30 @@ def test_a_context_manager_that_cannot_be_made():
         return x + 1, found
 
     return fn, (t(3, 3),)
+
+
+def _made_in_inference_mode() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(2, 3)
+
+
+def _written_in_inference_mode(c):
+    made = torch.ones(3) * 2
+    with torch.inference_mode():
+        made.add_(1)
+        return torch.is_inference(made), torch.is_inference(made.view(-1)), torch.is_inference(c)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda c: (torch.is_inference(c), c * 2),
+        lambda c: (torch.is_inference(c.view(-1)), torch.is_inference(c + 1)),
+        lambda c: (c.view(-1).is_inference(), (c + 1).is_inference()),
+        _written_in_inference_mode,
+    ],
+)
+def test_whether_a_tensor_was_made_in_inference_mode(program):
+    jitted = jit(program)
+    for make in (_made_in_inference_mode, lambda: torch.ones(2, 3), _made_in_inference_mode):
+        assert str(jitted(make())) == str(program(make()))
