@@ -196,7 +196,7 @@ def check(m: Machine, graph: Graph, outputs: list[Tensor]) -> None:
                     raise stop
                 m.by_data.add(base.source)
                 raise Restart
-        elif ghost._version != version and (m.tracer.regions or _saved_before_write(outputs)):
+        elif ghost._version != version and (m.tracer.regions or _saved_before_write(m, outputs)):
             raise stop
         elif any(o.ghost._store is ghost._store and not o.ghost.requires_grad for o in outputs):
             stop.reason = "Tensor.data that leaves the function"
@@ -235,12 +235,21 @@ def _way(node: Any) -> Iterator[Any]:
         node = node.alias
 
 
-def _saved_before_write(outputs: list[Tensor]) -> bool:
+def _saved_before_write(m: Machine, outputs: list[Tensor]) -> bool:
     """Whether a backward of these would refuse a tensor that was written after it was saved.
 
     A write through `.data` of a ghost counts as one to the ghost; torch says so where a node gives
     out what it has saved.
     """
+    # In the trace: a read of `grad_fn` may make the history of a view anew.
+    try:
+        found: bool = m.tracer.beside(lambda _owner: _is_refused(outputs))[0]
+    except RuntimeError:  # autograd refuses such a view itself
+        return True
+    return found
+
+
+def _is_refused(outputs: list[Tensor]) -> bool:
     seen = set()
     nodes = [one.ghost.grad_fn for one in outputs if one.ghost.grad_fn is not None]
     while nodes:

@@ -34,7 +34,10 @@ def reentrant_results(m: Machine, region: Region, args: Args, reads: Args, resul
     tuples = isinstance(result, Sequence) and result.cls is tuple
     parts = containers.sequence_items(m, result) if tuples else [result]  # type: ignore[arg-type]
     given = [one for one in args if isinstance(one, Tensor) and one.ghost.requires_grad]
-    _require_known_histories(m, region, given, reads, parts)
+    try:  # in the trace: a read of `grad_fn` may make the history of a view anew
+        m.tracer.beside(lambda _owner: _require_known_histories(m, region, given, reads, parts))
+    except RuntimeError as error:  # autograd refuses a view
+        raise Break(_CODE, f"a checkpoint with use_reentrant=True: {error}") from error
     follows = [one for one in parts if isinstance(one, Tensor) and _differentiable(one.ghost)]
     _require_own_memory(m, region, follows, parts)
     if not follows:

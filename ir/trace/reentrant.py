@@ -54,11 +54,11 @@ def asked() -> Iterator[None]:
 def joined(results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -> Any:
     """Copies of the results, with the history of a function of the arguments. Raises RuntimeError
     in the backward if none of the results has a gradient inside."""
-    found = _Joined.apply(len(results), *results, *arguments)
+    found = CheckpointFunction.apply(len(results), *results, *arguments)
     return found if isinstance(found, tuple) else (found,)
 
 
-class _Joined(torch.autograd.Function):
+class CheckpointFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:
         results = tensors[:count]

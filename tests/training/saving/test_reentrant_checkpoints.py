@@ -481,3 +481,31 @@ def test_a_context_variable_that_a_region_reads_and_the_frame_sets_back() -> Non
 
     jitted = compare(program, 1, "GB114")
     assert "reads changes" in str(jitted.report())
+
+
+def _written_view(x: torch.Tensor) -> torch.Tensor:
+    """A view whose history autograd makes anew, by operators."""
+    y = torch.view_as_complex((x * 2).view(3, 2))
+    v = torch.view_as_real(y)
+    y.mul_(2)
+    return v
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: again(_written_view, x),
+        lambda x: again(lambda v: v.sin(), _written_view(x)),
+        lambda x: again(lambda h: _written_view(h).sin(), x * 3),
+    ],
+)
+def test_a_view_whose_base_was_written(function: Any) -> None:
+    jitted, found = graftjit.jit(function), []
+    for run in (function, jitted):
+        x = leaf(6)
+        y = run(x)
+        y.sum().backward()
+        found.append((y.detach(), x.grad, type(y.grad_fn).__name__))
+    torch.testing.assert_close(found[0][:2], found[1][:2])
+    assert found[0][2] == found[1][2]
+    assert "WN607" not in str(jitted.report())
