@@ -490,7 +490,8 @@ class _Attempt:
             from .models import legacy
 
             legacy.check(self.machine, graph, outputs)
-        if not (outputs or graph.mutates or graph.random or self.tracer.may_raise_since(0)):
+        seen = outputs or graph.mutates or graph.random or self.machine.saves_observed
+        if not (seen or self.tracer.may_raise_since(0)):
             return None  # nothing visible is computed
         self.graph = graph
         if graph.mutates and graph.overlaps:

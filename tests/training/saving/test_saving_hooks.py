@@ -342,11 +342,19 @@ def _only_seen(x, log):
     return x.grad
 
 
+def _not_used(x, log):
+    with _Refused("pack", log):
+        try:
+            x.exp()
+        except KeyError as error:
+            return str(error)
+
+
 @pytest.mark.parametrize(
     "program",
     [
         *(_caught_inside, _caught_outside, _caught_below_a_cast, _caught_in_a_callee),
-        *(_at_the_end, _needed_again, _only_seen),
+        *(_at_the_end, _needed_again, _only_seen, _not_used),
     ],
 )
 def test_hooks_of_a_block_in_the_frame(program: Callable[..., Any]) -> None:
