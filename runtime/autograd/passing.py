@@ -96,7 +96,7 @@ class Passed:
     """
 
     __slots__ = (
-        *("_before", "_freed", "_is_needed", "_needed", "_task"),
+        *("_before", "_freed", "_needed", "_task"),
         *("behind", "earlier", "history", "past"),
     )
 
@@ -108,7 +108,6 @@ class Passed:
         self._freed = self._before = 0
         self._task = -1
         self._needed: tuple[History | None, int] = None, 0
-        self._is_needed: Callable[[int], bool] | None = None
 
     def run(self, node: Any, gradients: Sequence[Any]) -> None:
         """The node runs, with these gradients of its results."""
@@ -155,11 +154,10 @@ class Passed:
         if of is history:
             return found
         joint, found = node.joint, 0
-        if self._is_needed is None:
-            self._is_needed = needed_inputs(node, joint)
+        is_needed = needed_inputs(node, joint)  # not kept: it refers to the node, which has this
         for at, nodes in history.points.items():
             further = nodes & ~found and at in joint.plan.wanted
-            if further and self._is_needed(at):
+            if further and is_needed(at):
                 found |= nodes
         self._needed = history, found
         return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -263,3 +266,44 @@ def test_a_bias_is_updated_as_soon_as_its_gradient_can_be_summed() -> None:
     the summed values would be alive until then."""
     eager, ours, before = _peaks(BIASES)
     assert ours < min(before, eager)
+
+
+class _Held:
+    pass
+
+
+HISTORIES: dict[str, Any] = {
+    "gradient": lambda x, y: torch.autograd.grad(y[0].sum(), x, create_graph=True),
+    "penalty": lambda x, y: (
+        torch.autograd.grad(y[0].sum(), x, create_graph=True)[0].sum().backward()
+    ),
+    "of two": lambda x, y: torch.autograd.grad(y[0].sum() * y[-1].sum(), x, create_graph=True),
+    "third": lambda x, y: torch.autograd.grad(
+        torch.autograd.grad(y[0].sum(), x, create_graph=True)[0].sum(), x, create_graph=True
+    ),
+    "retained": lambda x, y: [
+        torch.autograd.grad(y[0].sum(), x, create_graph=True)[0].sum().backward(retain_graph=True)
+        for _ in range(2)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("program", [lambda x: (x.exp(),), lambda x: (x.exp() * 2, x.sin().exp())])
+def test_a_history_ends_with_its_tensors(name: str, program: Any) -> None:
+    """No cycle holds a node, and so the tensors that it has saved, until a collection."""
+    jitted = graftjit.jit(program)
+    for run in (program, jitted, jitted):
+        gc.collect()
+        gc.disable()
+        try:
+            x, held = torch.ones(3, requires_grad=True), _Held()
+            results = run(x)
+            results[0].grad_fn.metadata["held"] = held
+            end = weakref.ref(held)
+            del held
+            HISTORIES[name](x, results)
+            del results, x
+            assert end() is None
+        finally:
+            gc.enable()
