@@ -52,6 +52,7 @@ from .breaks import (
 from .bytecode.assembler import Assembler
 from .bytecode.branches import note_side
 from .bytecode.decoder import argument_names, decode
+from .bytecode.node_reads import reads_nodes
 from .data_model import conditional, frame_inspection
 from .earlier_walks import EarlierWalks
 from .emit.break_state import made_here, with_handlers, with_method
@@ -504,7 +505,8 @@ class _Attempt:
     def _broken(self, index: int, stop: Break, inlined: tuple[Frame, ...] = ()) -> Capture:
         """A break at the root's instruction, or inside the functions that its call has entered."""
         code, f, m = self.input.code, self.root, self.machine
-        self.read = f"{stop.reason} is read" if stop.reads_history else ""
+        later = "Tensor.grad_fn" if reads_nodes(f.decoded) else ""
+        self.read = stop.reason if stop.reads_history else later
         looks = frame_inspection.called_that_looks(code, self.input.globals, self._held())
         if looks is not None or stop.looks:
             who = looks or "a function"

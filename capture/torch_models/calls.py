@@ -24,6 +24,7 @@ from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
 from ..breaks import Break, NeedsPlainSizes, ReadsHistory
+from ..bytecode.node_reads import reads_node
 from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
@@ -512,10 +513,9 @@ def _refuse(name: str) -> Value:
 def _refuse_history(m: Machine) -> Value:
     """Break for `grad_fn` of a result; if it is only compared with None, any node will do."""
     frame = m.frames[-1]
-    ops = [(one.op, one.arg) for one in frame.decoded.instrs[frame.pc : frame.pc + 2]]
-    if ops[0][0] == "POP_JUMP_IF" or (ops[0] == ("LOAD_CONST", None) and ops[-1][0] == "IS"):
-        _refuse("grad_fn")
-    raise ReadsHistory("GB114", "Tensor.grad_fn")
+    if reads_node(frame.decoded.instrs, frame.pc):
+        raise ReadsHistory("GB114", "Tensor.grad_fn")
+    return _refuse("grad_fn")
 
 
 def _refuse_tied(m: Machine, value: Tensor) -> None:

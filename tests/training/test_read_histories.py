@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,25 @@ def _by_name(x: T) -> tuple[str, ...]:
     return str(type(node)), type(node.next_functions[0][0]).__name__
 
 
-PROGRAMS = (_walked, _saved, _saved_by_hooks, _changed, _edges, _in_a_callee, _by_name)
+def _behind_a_break(x: T) -> tuple[Any, ...]:
+    y = (x * 2).sin().exp()
+    gc.get_threshold()
+    z = y.cos() * 2
+    gc.get_threshold()
+    edge = get_gradient_edge(z)
+    return y.grad_fn.next_functions[0][0].name(), edge.node.next_functions[0][0].name()
+
+
+PROGRAMS = (
+    _behind_a_break,
+    _walked,
+    _saved,
+    _saved_by_hooks,
+    _changed,
+    _edges,
+    _in_a_callee,
+    _by_name,
+)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
