@@ -1,7 +1,8 @@
 """Operators of lists of tensors (`torch._foreach_*`), used for clipping and by optimizers.
 
-In: a call of one. Out: on CPU and CUDA, the same as torch's own list kernels: tensor by tensor, by
-the operator of that name. So they fuse like other operators, and are equal to the bit.
+In: a call of one, without gradients. Out: on CPU and CUDA, the same as torch's own list kernels:
+tensor by tensor, by the operator of that name. So they fuse like other operators, and are equal to
+the bit.
 """
 
 from __future__ import annotations
@@ -125,6 +126,9 @@ def _model(name: str, way: Any, method: Any) -> Any:
     def call(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         if not all(_is_known(m, one) for one in [*args, *kwargs.values()]) or not _fit(m, args):
             raise Break("GB121", f"_foreach_{name}() of these arguments")
+        if torch.is_grad_enabled() and any(_followed(m, one) for one in [*args, *kwargs.values()]):
+            # It has a formula of its own for the gradient, and saves other things.
+            raise Break("GB121", f"_foreach_{name}() of tensors that require a gradient")
         found = m.call(Obj(way), [Obj(method), *args], kwargs)
         return args[0] if name.endswith("_") else found
 
@@ -144,6 +148,13 @@ def _is_known(m: Machine, value: Value) -> bool:
         return False
     number = value.real if isinstance(value, SymbolicNumber) else value.value
     return type(number) in (int, float)
+
+
+def _followed(m: Machine, value: Value) -> bool:
+    """Whether this is, or has, a tensor that requires a gradient."""
+    if isinstance(value, Sequence):
+        return any(_followed(m, item) for item in containers.sequence_items(m, value))
+    return isinstance(value, Tensor) and value.ghost.requires_grad
 
 
 def _fit(m: Machine, args: Args) -> bool:

@@ -144,3 +144,29 @@ def test_a_bound_that_varies_and_lists_that_are_refused() -> None:
             assert found[0] == found[1]
         else:
             torch.testing.assert_close(found[0], found[1])
+
+
+LISTS = {
+    "maximum": lambda xs, ys: torch._foreach_maximum(xs, ys),
+    "number": lambda xs, ys: torch._foreach_mul([x * 1 for x in xs], 0.5),
+    "in place": lambda xs, ys: (made := [x * 1 for x in xs], torch._foreach_mul_(made, 0.5))[0],
+    "norm": lambda xs, ys: torch._foreach_norm(xs),
+    "detached": lambda xs, ys: torch._foreach_add([x.detach() for x in xs], 2.0),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_that_autograd_follows(name: str) -> None:
+    """List operators have formulas of their own: where both operands of a maximum are equal, each
+    gets half of the gradient; a product with a number saves nothing that a backward frees."""
+    found = []
+    for run in (LISTS[name], graftjit.jit(LISTS[name])):
+        xs = [torch.ones(3, requires_grad=True), torch.arange(2.0).requires_grad_()]
+        ys = [torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)]
+        made = run(xs, ys)
+        kinds = [type(one.grad_fn).__name__ for one in made]
+        if made[0].requires_grad:
+            total = sum(one.sum() for one in made)
+            total.backward(retain_graph=True)
+        found.append(str((made, kinds, [one.grad for one in (*xs, *ys)])))
+    assert found[0] == found[1]
