@@ -123,6 +123,10 @@ def _require_leaf(value: Tensor) -> None:
 def _require_fit(value: Tensor, item: Tensor) -> None:
     """torch's own requirements on a gradient, and the layout of its tensor."""
     ours, theirs = item.ghost, value.ghost
+    if ours is theirs:
+        raise Break("GB108", "Tensor.grad is set to the tensor itself")
+    if value.source is not None and real_leaves.recast(value.origin):
+        raise Break(_CODE, "Tensor.grad of a tensor with a grad_dtype is set")
     facts = [(t.dtype, t.device, t.shape, t.stride()) for t in (ours, theirs)]
     if facts[0] != facts[1]:
         raise Break(_CODE, "Tensor.grad is set to a tensor of another kind")
@@ -457,6 +461,8 @@ def require_no_hooks(
     """Break with reason `what` if a tensor from outside has gradient hooks; else guard that."""
     if leaf.source is None:
         return
+    if real_leaves.recast(leaf.origin):
+        what = what.replace("hooks", "a grad_dtype")
     if real_leaves.hooked(leaf.origin):
         raise Break(_CODE, what)
     m.guard("unhooked", leaf.source, None)

@@ -148,7 +148,11 @@ _PURE_MODULES = frozenset(
     }
 )  # fmt: skip
 # A reason of the tracer -> the code of its break, where it is not GB124.
-_UNSUPPORTED = {"history": _AUTOGRAD, **dict.fromkeys(("no-fake-rule", "fake-rule"), "GB143")}
+_UNSUPPORTED = {
+    "history": _AUTOGRAD,
+    "inference": "GB108",
+    **dict.fromkeys(("no-fake-rule", "fake-rule"), "GB143"),
+}
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 

@@ -58,6 +58,7 @@ def joined(results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]) -
     return found if isinstance(found, tuple) else (found,)
 
 
+# Autograd calls the node of a result after the class, so the class has the name of eager mode's.
 class CheckpointFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:

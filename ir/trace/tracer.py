@@ -229,7 +229,7 @@ class Tracer:
             if warned:
                 raise Unsupported("warning", str(warned))
             results = self._numbered(result)
-            self._check_views(*mark[0][3][:2])
+            self._check_written(*mark[0][3][:2])
             recorder.done(where)
         except CannotTrace:
             self._undo(mark)
@@ -292,12 +292,16 @@ class Tracer:
             if untracked:
                 _exclude(VIEW_TRACKING, False)
 
-    def _check_views(self, written: set[int], followed: set[int]) -> None:
-        """Raise for a write to an input view with a history, or in any mode to one that was made
-        without grad mode: its ghost is no view. `written`, `followed`: those before."""
+    def _check_written(self, written: set[int], followed: set[int]) -> None:
+        """Raise for a new write to an input that its ghost does not refuse as the input does: to a
+        view with a history, in any mode to one that was made without grad mode, and, outside
+        inference mode, to a tensor made in it. `written`, `followed`: those before."""
         recorder = self._recorder
+        inside = torch.is_inference_mode_enabled()
         for position in (recorder.written - written) & self._entered.keys():
             tensor, ghost = self._entered[position]
+            if not inside and tensor.is_inference():
+                raise Unsupported("inference", "a write to a tensor made in inference mode")
             if not ghost.requires_grad or not tensor._is_view():
                 continue
             quiet = tensor.is_leaf and tensor._base.requires_grad

@@ -23,10 +23,17 @@ def gradient(tensor: Any) -> Any:
 
 
 def hooked(tensor: Any) -> bool:
-    """Whether the tensor has hooks that run when its gradient is computed."""
-    if _native.hooked_natively(tensor):
+    """Whether autograd does more to the tensor's gradient than compute it: hooks, or a cast."""
+    if _native.hooked_natively(tensor) or recast(tensor):
         return True
     return any(bool(_field(tensor, name)) for name in _HOOKS)
+
+
+def recast(tensor: Any) -> bool:
+    """Whether the gradient of a leaf may have another dtype (`grad_dtype`)."""
+    if "grad_dtype" not in _FIELDS or not tensor.is_leaf:
+        return False
+    return _field(tensor, "grad_dtype") is not _field(tensor, "dtype")
 
 
 def _field(tensor: Any, name: str) -> Any:

@@ -418,7 +418,7 @@ _FORMS: dict[str, str] = {
     "distinct": "{expected} are different objects and share no memory",
     "own_dict": "{source} shares no attributes with {expected}",
     "history": "autograd sees {source} as a {expected}",
-    "unhooked": "{source} has no hooks for its gradient",
+    "unhooked": "{source} has no hooks and no grad_dtype for its gradient",
     "state": "interpreter state is unchanged",
     "unbound_cell": "{source} is empty",
     "abc": "no class was registered with an ABC since capture",
@@ -579,7 +579,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     "same": lambda _value, _row, _read: "another object",
     "distinct": _distinct_now,
     "own_dict": lambda _value, _row, _read: "shares a __dict__ with one of them",
-    "unhooked": lambda _value, _row, _read: "a tensor with hooks",
+    "unhooked": lambda _value, _row, _read: "a tensor with hooks or a grad_dtype",
     "history": lambda value, _row, _read: (
         show(_history(value)) if is_a(value, torch.Tensor) else show(value)
     ),

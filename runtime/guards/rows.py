@@ -74,7 +74,7 @@ ROW_KINDS: dict[str, str] = {
     " there",
     "history": "value is a tensor and runtime.tensors.history(value), a str, is expected",
     "unhooked": "value is a plain tensor (`runtime.guards.leaves.PLAIN`) without hooks for its"
-    " gradient",
+    " gradient, which has its own dtype",
     "state": "the interpreter state read by `runtime.guards.interpreter_state.snapshot()` equals"
     " expected",
     "unbound_cell": "the cell at source is empty",

@@ -540,8 +540,20 @@ PyObject *tensor_gradient(PyObject *tensor) {
     return tensor_field(tensor, "grad", &name);
 }
 
+// Whether autograd leaves the dtype of a leaf's gradient as it is: it casts to `grad_dtype`.
+static bool gradient_is_not_cast(PyObject *tensor) {
+    static PyObject *names[2] = {};
+    PyObject *wanted = tensor_field(tensor, "grad_dtype", &names[0]);
+    if (wanted == nullptr) return true;  // not a leaf, or a version of torch without it
+    PyObject *own = tensor_field(tensor, "dtype", &names[1]);
+    bool same = wanted == own;
+    Py_DECREF(wanted);
+    Py_XDECREF(own);
+    return same;
+}
+
 bool tensor_is_unhooked(PyObject *tensor) {
-    if (is_hooked_natively(tensor)) return false;
+    if (is_hooked_natively(tensor) || !gradient_is_not_cast(tensor)) return false;
     static PyObject *names[2] = {};
     const char *texts[] = {"_backward_hooks", "_post_accumulate_grad_hooks"};
     for (int i = 0; i < 2; i++) {

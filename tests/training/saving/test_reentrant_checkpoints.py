@@ -48,6 +48,18 @@ def test_blocks(dropout: float, level: int) -> None:
     compare_at(level, program)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_name_of_the_node(level: int) -> None:
+    block, x = blocks_of(1)[0], leaf(3, 8)
+
+    def ran(h: torch.Tensor) -> torch.Tensor:
+        return again(block, h)
+
+    jitted = graftjit.jit(ran, config=graftjit.JitConfig(jit_level=f"O{level}"))
+    for _ in range(2):
+        assert jitted(x).grad_fn.name() == ran(x).grad_fn.name()
+
+
 def test_a_whole_step() -> None:
     def program(wrap: Any) -> Any:
         blocks, head, x = blocks_of(3, dropout=0.1), nn.Linear(8, 2).double(), leaf(3, 8)
