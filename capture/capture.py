@@ -525,8 +525,9 @@ class _Attempt:
         stack = with_handlers(f.stack, m.handling.stack)
         if not inlined:
             stack = with_method(stack, f.decoded.instrs[index])
-        left = LeftFrame(m, f, index, stack, stop.code == "GB108", calling=bool(inlined))
         inner = continuation(m, inlined, stop, self.make_resume) if inlined else None
+        handed = None if inner is None else inner.values
+        left = LeftFrame(m, f, index, stack, stop.code == "GB108", handed)
 
         def resume_for(target: int, path: Path) -> ResumeSpec:
             spec = left.resume_at(self.make_resume, stop.reason, stop.where, target, path)

@@ -44,6 +44,8 @@ _CLOSED = (
     torch.Tensor,
     torch.nn.Module,
 )
+# Of these a weak reference with a callback may be made, and the program may drop them itself.
+_WATCHED = (types.FunctionType, torch.Tensor)
 
 
 class Ends:
@@ -133,7 +135,7 @@ def _may_be_seen(real: Any) -> bool:
         if id(one) in seen or constant:
             continue
         if is_kind(one, _CLOSED):
-            if one is real and kind is types.FunctionType and _seen_itself(one):
+            if one is real and is_kind(one, _WATCHED) and _seen_itself(one):
                 return True
             continue
         seen.add(id(one))

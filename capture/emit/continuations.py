@@ -127,7 +127,7 @@ def _calling(
 ) -> Continuation:
     """The continuation of a frame that is at the call of another one."""
     index = frame.pc - 1
-    left = LeftFrame(m, frame, index, list(frame.stack), calling=True)
+    left = LeftFrame(m, frame, index, list(frame.stack), inner=inner.values)
     shape = left.shape[: len(frame.stack)]
     bound = bound_after(frame.code, (), set(left.restored), shape)
     asm = entered(frame.code, index, shape, bound)

@@ -7,7 +7,7 @@ for the root, `continuations` for the inlined frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ir.location import Location
@@ -32,7 +32,8 @@ class LeftFrame:
     """A frame at a break.
 
     `raising`: the instruction raises, and a debugger may look at the frame where it ended.
-    `calling`: it is a call whose callee breaks, and `stack` is without its callable and arguments.
+    `inner`: for a call whose callee breaks, the values that the callee continues with; `stack` is
+    without its callable and arguments.
     """
 
     def __init__(
@@ -42,17 +43,17 @@ class LeftFrame:
         index: int,
         stack: list[Value],
         raising: bool = False,
-        calling: bool = False,
+        inner: Sequence[Value] | None = None,
     ) -> None:
         self.frame, self.code = frame, frame.code
         self.stack = stack
-        popped = stack_effect(frame.decoded.instrs[index])[0] if calling else 0
+        popped = stack_effect(frame.decoded.instrs[index])[0] if inner is not None else 0
         self.shape = (*map(kind_of, stack), *("value",) * popped)
         # How far the loops are.
         self.places = tuple(at for value in stack if (at := place(value)) is not None)
         self.raising = raising
         live = live_locals(frame.decoded, index)
-        self.missed = missed_locals(m, frame, stack)
+        self.missed = missed_locals(m, frame, [*stack, *(inner or ())])
         self.restored = {
             name: value
             for name, value in dict.items(frame.locals)

@@ -275,3 +275,47 @@ def test_a_packed_sequence():
         return *torch.nn.utils.rnn.pad_packed_sequence(out, batch_first=True), h, c
 
     return f, (t(2, 5, 3), torch.tensor([5, 3]))
+
+
+class Watch:
+    """Holds no object, and says when one has ended."""
+
+    def __init__(s):
+        s.watched = {}
+
+    def put(s, one):
+        s.watched[1] = weakref.ref(one, lambda _: s.watched.pop(1, None))
+        return one + 1
+
+    def put_deep(s, one):
+        return s.put(one) * 2
+
+
+@agrees()
+def test_a_local_that_an_inlined_function_hands_to_python():
+    def f(x):
+        watch = Watch()
+        a, b = x * 2, x * 3
+        c = watch.put(a)
+        alive = [len(watch.watched)]
+        d = watch.put_deep(b)
+        alive.append(len(watch.watched))
+        return alive, c + d
+
+    return f, (t(3),), [lambda: (t(3),)] * 2
+
+
+@agrees()
+def test_a_watched_tensor_that_a_local_drops():
+    def f(x):
+        watch, other = Watch(), Watch()
+        a, b = x * 2, x * 3
+        c = watch.put(a) + other.put(b)
+        alive = [len(watch.watched), len(other.watched)]
+        a = c
+        alive += [len(watch.watched), len(other.watched)]
+        del b
+        alive += [len(watch.watched), len(other.watched)]
+        return alive, a
+
+    return f, (t(3),), [lambda: (t(3),)] * 2
