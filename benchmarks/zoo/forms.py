@@ -21,8 +21,11 @@ GROUPS = (
     ("input_ids", "pixel_values", "bbox", "image", "input_features", "input_values", "decoder_input_ids", "past_values", "inputs"),
     ("input_ids", "decoder_input_ids"), ("pixel_values",), ("pixel_values_videos",), ("input_features", "decoder_input_ids"), ("input_values",),
     ("input_ids", "pixel_values"), ("input_ids", "input_features"), ("input_ids", "input_values"), ("spectrogram",),
-    ("pixel_values", "decoder_input_ids"),
+    ("pixel_values", "decoder_input_ids"), ("pixel_values", "task_inputs"), ("input_ids", "visual_feats", "visual_pos"),
+    ("past_values", "past_time_features", "past_observed_mask", "future_values", "future_time_features"),
 )  # fmt: skip
+# Of time series, beside `past_values`.
+SERIES = ("past_time_features", "past_observed_mask", "future_values", "future_time_features")
 
 
 def parameters(model: Any) -> Any:
@@ -53,13 +56,26 @@ def forms(name: str, config: Any, batch: int, length: int) -> list[torch.Tensor]
         lags = max(attribute(config, "lags_sequence", default=[0]))
         shapes = [(past, attribute(config, "num_input_channels", default=1)), (past + lags,), (past,)]  # fmt: skip
         return [torch.rand(batch, *shape) for shape in shapes]
+    if name in SERIES:
+        steps = attribute(config, "prediction_length", default=8)
+        if name.startswith("past"):
+            steps = past + max(attribute(config, "lags_sequence", default=[0]))
+        number = (attribute(config, "num_time_features", default=0),)
+        shape = (batch, steps, *number) if "features" in name else (batch, steps)
+        return [torch.ones(shape) if "mask" in name else torch.rand(shape)]
+    if name in ("visual_feats", "visual_pos"):
+        size = attribute(config, f"{name}_dim".replace("feats", "feat"), default=4)
+        return [torch.rand(batch, length, size)]
+    if name == "task_inputs":
+        return [torch.randint(2, 40, (batch, attribute(config, "task_seq_len", default=77))).float()]  # fmt: skip
     if name in ("pixel_values", "pixel_values_videos", "image"):
         return [torch.randn(batch, *shape) for shape in _pictures(name, config)]
     if name in ("input_features", "spectrogram"):
         steps = 2 * attribute(config, "max_source_positions", default=16)
         shapes = [(steps, mels), (mels, steps), (1, 64, mels), (steps, 32)]
     elif name == "input_values":
-        shapes = [(1600,), (1, 1600), (attribute(config, "max_length", default=64), mels)]
+        samples = 200 * length
+        shapes = [(samples,), (1, samples), (attribute(config, "max_length", default=64), mels)]
     else:
         shapes = [(length, attribute(config, "d_model", default=32))]
     return [torch.randn(batch, *shape) for shape in shapes]

@@ -14,7 +14,7 @@ VOCABULARY = 99
 
 # A number becomes what is beside the first pattern that its name matches, if it is greater.
 NUMBERS: tuple[tuple[str, int], ...] = (
-    (r"type_vocab_sizes?|modality_type_vocab_size|.*experts_per_tok(en)?|moe_top_?k|moe_k|n_group|topk_group", 2),
+    (r"type_vocab_sizes?|modality_type_vocab_size|.*experts_per_tok(en)?|moe_top_?k|moe_k|n_groups?|topk_group", 2),
     (r".*vocab.*size.*|.*_vocab|num_embeddings|n_token", VOCABULARY),
     (r"codebook_size", 64),  # a power of two
     (r"max_2d_position_embeddings|max_xpath.*", 128),
@@ -39,6 +39,10 @@ NUMBERS: tuple[tuple[str, int], ...] = (
 )  # fmt: skip
 # Parameters that are None by default, and are then derived from others in a way that the small numbers do not fit.
 UNSET = {"head_dim": 8, "vocab_size": VOCABULARY, "prediction_length": 8, "pad_token_id": 1, "num_experts_per_tok": 2, "n_routed_experts": 4}  # fmt: skip
+# Kernels that other packages bring.
+OFF = ("use_mamba_kernels",)
+# What another part selects of this one.
+SELECTED = ("out_features",)
 # Derived from numbers of layers, which differ by now.
 DERIVED = ("layer_types", "layers_block_type", "layer_type", "attention_layers", "no_rope_layers", "mlp_layer_types")  # fmt: skip
 RANDOM = re.compile(r".*(dropout|drop_rate|drop_path|layerdrop|pdrop|dropatt|mask_time_prob|mask_feature_prob|apply_spec_augment|drop_prob|jitter_noise).*")  # fmt: skip
@@ -48,16 +52,19 @@ WIDTHS = re.compile(r"(?!.*(kernel|patch|pool|window|output|stride|image|train))
 # The numbers whose change no architecture minds: those of layers, words and experts.
 COUNTS = re.compile(r".*vocab.*size.*|.*_vocab|.*(layers|n_layers?|num_blocks|depth|experts)|.*experts_per_tok(en)?|moe_top_?k|moe_k|n_group|topk_group")  # fmt: skip
 ONLY_COUNTS = {"": 0}
-VARIANTS: tuple[dict[str, int], ...] = (
+Variant = dict[str, Any]
+VARIANTS: tuple[Variant, ...] = (
     {},
     {"num_key_value_heads": 4, "head_dim": 8},
     {"hidden_size": 64, "d_model": 64, "image_size": 64, "patch_size": 16},
     {"image_size": 64, "hidden_size": 128, "d_model": 128, "num_hidden_layers": 4, "attention_window": 4},
+    {"head_dim": 16, "feature_size": 32},
+    {"rope_scaling": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
     ONLY_COUNTS,
 )  # fmt: skip
 
 
-def shrink(kind: Any, variant: dict[str, int], given: Any = None) -> Any:
+def shrink(kind: Any, variant: Variant, given: Any = None) -> Any:
     """A small configuration of the class `kind`, with the parts that `given`, or one by default, has."""
     from transformers import PretrainedConfig
 
@@ -68,8 +75,9 @@ def shrink(kind: Any, variant: dict[str, int], given: Any = None) -> Any:
         if isinstance(part, PretrainedConfig):
             chosen[name] = shrink(type(part), variant, part)
         elif name not in DERIVED and parameter.default is not inspect.Parameter.empty:
-            unset = None if variant is ONLY_COUNTS and name != "vocab_size" else UNSET.get(name)
-            value = small(name, parameter.default, variant) if part is not None else unset
+            value = _unset(name, variant)
+            if part is not None:
+                value = part if name in SELECTED else small(name, parameter.default, variant)
             if value is not None and value != parameter.default:
                 chosen[name] = value
     try:  # most classes want their parts as dicts, some as objects
@@ -84,10 +92,19 @@ def shrink(kind: Any, variant: dict[str, int], given: Any = None) -> Any:
     return config
 
 
-def small(name: str, value: Any, variant: dict[str, int]) -> Any:
+def _unset(name: str, variant: Variant) -> Any:
+    """What stands for None."""
+    if variant is ONLY_COUNTS and name != "vocab_size":
+        return None
+    return UNSET.get(name, variant.get(name))
+
+
+def small(name: str, value: Any, variant: Variant) -> Any:
     """What stands for `value` of the parameter `name`: a number of NUMBERS, a list as long as it is, or itself."""
     if RANDOM.fullmatch(name):
         return _without(value)
+    if name in OFF:
+        return False
     if isinstance(value, int) and not isinstance(value, bool):
         if name.endswith(("token_id", "token_index", "_id")) and value >= VOCABULARY:
             return VOCABULARY - 9 + sum(map(ord, name)) % 9
@@ -108,7 +125,9 @@ def small(name: str, value: Any, variant: dict[str, int]) -> Any:
     if name.endswith("heads"):
         return type(value)([min(item, 2) for item in value])
     if WIDTHS.fullmatch(name) and min(value) >= 16:
-        return type(value)([max(16, item * 16 // min(value) // 8 * 8) for item in value])
+        # Of what follows a backbone without its first stage.
+        least = 32 if name.endswith("coder_in_channels") else 16
+        return type(value)([max(16, item * least // min(value) // 8 * 8) for item in value])
     return value
 
 

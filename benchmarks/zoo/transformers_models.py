@@ -17,7 +17,7 @@ import torch
 from .case import Case, Given, Size, disturbed, fitting
 from .forms import SIZES, combinations, forms, parameters
 from .looks import TOKENS
-from .small import ONLY_COUNTS, VARIANTS, shrink
+from .small import ONLY_COUNTS, VARIANTS, Variant, shrink
 from .torchvision_import import load as load_torchvision
 
 NEEDS = "transformers==4.57.6"
@@ -61,7 +61,7 @@ def prepared(name: str) -> Case:
     raise problem or ValueError("forward has no argument of a known name")
 
 
-def _built(classes: Any, kind: Any, variant: dict[str, int]) -> tuple[Any, Any]:
+def _built(classes: Any, kind: Any, variant: Variant) -> tuple[Any, Any]:
     torch.manual_seed(0)
     config = shrink(kind, variant)
     cls = classes[0] if isinstance(classes, list | tuple) else classes
@@ -79,7 +79,7 @@ def _size(cls: Any, config: Any) -> int:
         return 0
 
 
-def _case(model: Any, config: Any, combination: Any, kind: Any, variant: dict[str, int]) -> Case:
+def _case(model: Any, config: Any, combination: Any, kind: Any, variant: Variant) -> Case:
     known = parameters(model)
 
     def make(size: Size, masked: bool) -> Given:
@@ -94,7 +94,7 @@ def _case(model: Any, config: Any, combination: Any, kind: Any, variant: dict[st
     return Case(model, make, SIZES, maskable, lambda: _generating(kind, variant))
 
 
-def _generating(kind: Any, variant: dict[str, int]) -> Case | None:
+def _generating(kind: Any, variant: Variant) -> Case | None:
     """The model with a head, where plain Python generates from one of these inputs."""
     from transformers import (
         MODEL_FOR_CAUSAL_LM_MAPPING,

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.errors import CannotTrace
-from ...ir.symbolic.expr import Expr
+from ...ir.symbolic.expr import Expr, Symbol
 from ...ir.trace.conditional import in_part
 from ...ir.trace.read_numbers import read_size
+from . import counted_sizes
 from .data_numbers import compared, give_numbers, place_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def _positions(m: Machine, mask: Any) -> Any:
     if mask.dim() == 1:
         m.rows_of[found._node] = mask
     place, size = place_of(mask), found._node.meta.shape[0]
+    if isinstance(size, Symbol):
+        m.numbers.counted[size], m.numbers.answer = mask, counted_sizes.answered
     if place is not None:
         before = m.numbers.counts.get(place)
         if before is not None:

@@ -93,6 +93,12 @@ def certain(m: Machine, value: Tensor) -> bool | None:
     return certain_truth(ghost._node, m.tracer.values()[1])
 
 
+def answered(m: Machine, value: Tensor) -> bool | None:
+    """The truth of a tensor, if it is answered before the graph."""
+    found = _answer(m, value, True)
+    return None if found is None else bool(found)
+
+
 def constant(m: Machine, ghost: Any) -> Any:
     """The number in a tensor that was computed of constants only, else None."""
     part = _producing(m, ghost)

@@ -105,6 +105,10 @@ class _Numbers:
         # (machine, comparison, side, side) of numbers that the graph reads -> its truth, as another
         # such number, or None
         self.compare: Callable[[Machine, str, Any, Any], Value | None] = lambda *_: None
+        # for each size of `nonzero(mask)`, the mask
+        self.counted: dict[Symbol, Any] = {}
+        # (machine, the tensor that holds a truth value) -> its truth, known before the graph, or None
+        self.answer: Callable[[Machine, Any], bool | None] = lambda *_: None
         # results of functions that replacement code calls (see `operations.called_numbers`)
         self.called: dict[Symbol, SymbolicNumber] = {}
         # those of them that are random numbers, which are drawn before the program
@@ -401,10 +405,18 @@ def truth(m: Machine, value: Const) -> bool:
         what = m.numbers.truths[value.expr]  # type: ignore[attr-defined]
         if what == DRAWN:
             leave_drawn(m)
+        found = m.numbers.answer(m, m.numbers.read[value.expr].ghost)  # type: ignore[attr-defined]
+        if found is not None:
+            return found
         refuse(what)
     if is_number(value):
         (expr,) = without_the_rest(m, _expr(m, value))  # type: ignore[arg-type]
         if varies(m, expr):
+            counted = isinstance(expr, Symbol) and expr in m.numbers.counted
+            if counted and m.facts.known("!=", expr, 0) is None:
+                found = m.numbers.compare(m, "!=", expr, 0)
+                if found is not None:
+                    return truth(m, found)  # type: ignore[arg-type]
             return bool(with_where(m).ask("!=", expr, 0))
     if value.value is NotImplemented:
         raise Break("GB103", "a warning: NotImplemented in a boolean context")

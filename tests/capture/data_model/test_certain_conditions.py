@@ -112,6 +112,8 @@ DRAWS = {
     "item": lambda: torch.rand(1).item(),
     "item of one of several": lambda: torch.rand(3)[1].item(),
     "float64": lambda: torch.rand([], dtype=torch.float64).item(),
+    "uniform_": lambda: torch.empty(1).uniform_().item(),
+    "one of uniform_": lambda: torch.empty(3).uniform_(0, 1)[1],
     "random": lambda: random.random(),
     "uniform": lambda: random.uniform(0, 1),
     "numpy's rand": lambda: np.random.rand(),
@@ -162,6 +164,11 @@ def test_numbers_that_the_range_decides(draw, outside):
         lambda: torch.rand(1).add_(-0.5).view(()).item(),
         lambda: (torch.rand(1) - 0.5).item(),
         lambda: torch.randn(1).item(),
+        lambda: torch.empty(1).uniform_(-1, 1),
+        lambda: torch.empty(1).uniform_(to=-0.1, **{"from": -1}).item(),
+        lambda: torch.empty(2).uniform_().sub_(0.5)[0],
+        lambda: torch.zeros(2).view(2, 1)[1].uniform_(-1, 0).item(),
+        lambda: torch.bernoulli(torch.tensor(0.5)) - 0.5,
     ],
 )
 def test_numbers_of_other_ranges(draw):
@@ -186,3 +193,54 @@ def test_a_number_below_0_that_rounds_to_0():
         return x * 2 if drawn > -1e-60 else x.sin()
 
     return series(f, [torch.ones(3)] * 2)
+
+
+NEVER = {
+    "a tensor": lambda: torch.bernoulli(torch.tensor(0.0)),
+    "full": lambda: torch.bernoulli(torch.full((1,), 0.0)).item(),
+    "zeros": lambda: torch.bernoulli(torch.zeros(3))[2] == 1,
+    "less than 1": lambda: torch.bernoulli(torch.ones(())) < 1,
+    "bernoulli_": lambda: torch.empty(1).bernoulli_(0.0),
+    "of a tensor": lambda: torch.ones(1).bernoulli_(torch.zeros(1)).item(),
+    "a number": lambda: torch.bernoulli(torch.ones(1), 0.0),
+    "float64": lambda: torch.bernoulli(torch.tensor([0.0], dtype=torch.float64)).item(),
+    "half of them, or more": lambda: torch.bernoulli(torch.tensor(0.5)) > 1,
+    "whole numbers": lambda: torch.zeros(1, dtype=torch.int64).bernoulli_(0.0) != 0,
+}
+
+
+@pytest.mark.parametrize("draw", NEVER.values(), ids=NEVER)
+def test_bits_that_their_probability_decides(draw):
+    """Each bit is drawn all the same."""
+
+    def f(x):
+        if draw():
+            x = x * 2
+        return x + 1, torch.rand(2)
+
+    graftjit.reset()
+    jitted = graftjit.jit(f)
+    seeded()
+    plain = [f(torch.full((3,), step)) for step in (1.0, 2.0)], torch.rand(1)
+    seeded()
+    found = [jitted(torch.full((3,), step)) for step in (1.0, 2.0)], torch.rand(1)
+    assert str(found) == str(plain)
+    report = jitted.report()
+    assert (report.graph_count, len(report.breaks)) == (1, 0)
+
+
+@agrees()
+def test_bits_that_may_be_either():
+    torch.manual_seed(4)
+
+    def f(x):
+        share = torch.zeros(3)
+        share[1] = 0.5
+        bits = torch.bernoulli(share)
+        other = torch.zeros(()).bernoulli_(0.5)
+        later = torch.bernoulli(torch.zeros(2))
+        later[0] = 1
+        found = [bits[1] == 1, bits[0] == 1, other, later[0], later[1] > 0]
+        return x * sum(2**i for i, one in enumerate(found) if one), torch.rand(2)
+
+    return series(f, [torch.ones(2, 3)] * 8)

@@ -343,3 +343,67 @@ def test_an_operator_without_a_rule_for_such_sizes():
         return layer(x[mask] * 2)[0]
 
     return f, (t(3, 2, 4), torch.tensor([True, False, True]))
+
+
+def labelled(fn):
+    """The function, called with the labels of rows, of which some are none, one or all."""
+    labels = [[0] * 5, [1, 0, 2, 1, 0], [0, 0, 0, 0, 1], [1] * 5, [2, 2, 1, 0, 0]]
+    rest = [giving(t(5, 3), torch.tensor(one)) for one in (*labels, *labels)]
+    return fn, (t(5, 3), torch.tensor(labels[1])), rest
+
+
+# Of torch's own rules for sizes of 0 and 1 there is a break at most.
+EMPTY = agrees(breaks=0)
+
+
+@EMPTY
+def test_whether_a_mask_selects_no_element():
+    def f(x, labels):
+        y = x[labels > 0]
+        if y.numel() == 0:
+            return x.sum()
+        return y.mean(0)
+
+    return labelled(f)
+
+
+@EMPTY
+def test_whether_there_are_positions():
+    def f(x, labels):
+        at = torch.nonzero(labels > 0).squeeze(-1)
+        loss = x[at].sum() if at.numel() > 0 else x.sum() * 0
+        (others,) = (labels == 2).nonzero(as_tuple=True)
+        if not len(others):
+            return loss
+        if len(others) + at.shape[0] < 4:
+            loss = loss * 2
+        return loss, x[others] * 3
+
+    return labelled(f)
+
+
+@EMPTY
+def test_whether_there_are_rows_of_each_class():
+    def f(x, labels):
+        for k in range(3):
+            (at,) = torch.where(labels == k)
+            if at.numel() == 0:
+                continue
+            x = x.index_add(0, at, x[at])
+        return x
+
+    return labelled(f)
+
+
+@agrees()
+def test_a_mask_that_is_written_before_its_count_is_asked():
+    def f(x, labels):
+        keep = labels > 0
+        n = x[keep].shape[0]
+        keep[0] = True
+        labels.zero_()
+        if n == 0:
+            return x
+        return x[keep]
+
+    return labelled(f)
