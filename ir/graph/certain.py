@@ -52,7 +52,7 @@ def certain_truth(node: Node, recorded: Sequence[Node]) -> bool | None:
     if ranges.written(root(node)):
         return None
     rounded = _of_number(other, drawn.meta.dtype)
-    if rounded is None or not drawn.meta.dtype.is_floating_point and rounded[0] != other:
+    if rounded is None or (not drawn.meta.dtype.is_floating_point and rounded[0] != other):
         return None
     # Some dtypes compare with the scalar that is rounded to them.
     found = {_decided(_OPERATORS[name], known, scalar) for scalar in (other, rounded[0])}
