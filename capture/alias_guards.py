@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .data_model.attributes import instance_dict
 from .exact_type import is_kind
 from .values.effects import Called, SetAttr, Written
-from .values.value import Cell, Dict, Obj, Sequence, Set, Value
+from .values.value import Cell, Dict, Obj, Sequence, Set, Tensor, Value
 from .values.wrap import IDENTITY_TYPES, held_by_content
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _mutable_type(value: Value) -> type | None:
         return None if is_kind(value.value, IDENTITY_TYPES) else type(value.value)
     if isinstance(value, Cell):
         return Cell
+    if isinstance(value, Tensor):
+        return type(value.origin)
     if isinstance(value, (Sequence, Dict, Set)) and value.cls not in (tuple, frozenset):
         return type(value.origin)
     return None

@@ -112,6 +112,9 @@ LATE: dict[str, list[Any]] = {
         *(getattr(logging.LoggerAdapter, name) for name in _OF_ADAPTERS),
         logging.getLogger,
     ],
+    "models.tensor_comparisons": [
+        *(getattr(one, name) for one in (torch, torch.Tensor) for name in ("equal", "allclose")),
+    ],
     "models.warning_filters": [
         warnings.catch_warnings,
         warnings.catch_warnings.__enter__,

@@ -107,7 +107,7 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
     if own is not None:
         own(m, value, name, item)
         return
-    if isinstance(value, Tensor) and value.source is None and not m.inner and item is not None:
+    if isinstance(value, Tensor) and not m.inner and item is not None:
         _store_on_tensor(m, value, name, item)
         return
     if not isinstance(value, (Obj, Instance)):
@@ -132,10 +132,16 @@ def store_attr(m: Machine, value: Value, name: str, item: Value | None) -> None:
 
 
 def _store_on_tensor(m: Machine, value: Tensor, name: str, item: Value) -> None:
-    """Store an attribute that tensors do not have, on a tensor made in the frame."""
+    """Store an attribute that tensors do not have."""
     usual = class_attribute(m, value, "__setattr__") in _GENERIC_STORES
     if not usual or class_attribute(m, value, name) is not MISSING:
         raise Break("GB115", f"attribute {name!r} of a tensor is set")
+    if value.source is not None:
+        if type(value.origin) not in (torch.Tensor, torch.nn.Parameter):
+            raise Break("GB115", f"attribute {name!r} of a {type(value.origin).__name__} is set")
+        held = in_instance_dict(instance_dict(value.origin), name)
+        if held is not MISSING:
+            m.unhook(held)
     m.activity += 1
     m.heap.overlay.setdefault(value, {})[name] = item
     m.journal.effects.append(SetAttr(value, name, item))

@@ -197,9 +197,20 @@ def _distinct(fn: Any) -> Maker:
     """torch chooses the results by flags given by name."""
 
     def made(m: Machine, input: Any, *flags: Any, dim: Any = None, **named: Any) -> Any:
-        return None if flags or dim is not None else _held(m, fn, input, **named)
+        if flags or (dim is not None and not _has_slices(input, dim)):
+            return None
+        return _held(m, fn, input, **(named if dim is None else {**named, "dim": dim}))
 
     return made
+
+
+def _has_slices(input: Any, dim: Any) -> bool:
+    """Whether the slices in a dimension are compared: not on a GPU, where a result that the program
+    does not ask for is empty, and not where torch has rules for sizes of 0."""
+    if type(dim) is not int or not -input.dim() <= dim < input.dim():
+        return False
+    sizes = input._node.meta.shape
+    return input.device.type == "cpu" and all(type(one) is int and one > 0 for one in sizes)
 
 
 _MAKERS: dict[Any, Maker] = {

@@ -563,6 +563,8 @@ def call_tensor_method(
         if answer is not None:
             return answer
     if name in _REFUSED:
+        if (modelled := model_of(method)) is not None:
+            return modelled(m, [value, *args], kwargs)
         raise Break(_REFUSED[name], f"Tensor.{name}()")
     _refuse_places(f"Tensor.{name}", value, *args)
     if name in _FACT_METHODS:

@@ -62,7 +62,32 @@ def _unique(
 def _consecutive(
     facts: Facts, x: Meta, inverse: bool = False, counts: bool = False, dim: int | None = None
 ) -> tuple[Any, Symbol]:
+    if dim is not None and (len(x.shape), dim) not in ((1, 0), (1, -1)):
+        return _slices(facts, x, dim)
     return _unique(facts, x, True, inverse, counts)
+
+
+def _slices(
+    facts: Facts,
+    x: Meta,
+    dim: int,
+    sorted: bool = True,
+    inverse: bool = False,
+    counts: bool = False,
+) -> tuple[Any, Symbol]:
+    """The slices in a dimension, their places in `x`, and how often each occurs: the processor gives
+    all three in any case (`_unique_dim_cpu_template` in ATen's native/Unique.cpp). The dimension is
+    the outermost one in memory.
+    """
+    dim %= len(x.shape)
+    size = _size(facts, x.shape[dim], 1)
+    others = (*x.shape[:dim], *x.shape[dim + 1 :])
+    stride = [*contiguous_strides(others)]
+    stride.insert(dim, numel(others))
+    shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
+    places = Meta((x.shape[dim],), (1,), torch.int64, x.device)
+    times = Meta((size,), (1,), torch.int64, x.device)
+    return (Meta(shape, tuple(stride), x.dtype, x.device), places, times), size
 
 
 SIZED: dict[str, Callable[..., tuple[Any, Symbol]]] = {
@@ -70,5 +95,6 @@ SIZED: dict[str, Callable[..., tuple[Any, Symbol]]] = {
     "aten.repeat_interleave.Tensor": _repeats,
     "aten.bincount.default": _counted,
     "aten._unique2.default": _unique,
+    "aten.unique_dim.default": _slices,
     "aten.unique_consecutive.default": _consecutive,
 }

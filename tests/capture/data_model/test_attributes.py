@@ -1134,3 +1134,52 @@ def test_messages_name_the_modules_of_classes_in_c():
         return x + 1, texts
 
     return f, (t(2), collections.deque(), collections.OrderedDict())
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_an_attribute_is_set_on_an_argument():
+    def f(x):
+        before = getattr(x, "note", None)
+        x.note = 5
+        setattr(x, "twice", x * x.note)
+        return x + 1, x.twice, before, hasattr(x, "note"), hasattr(x, "other")
+
+    kept = [torch.ones(3) for _ in range(3)]
+    steps = [lambda: (kept[1],), lambda: (kept[2],), lambda: (kept[2].clone(),)]
+    return f, (kept[0],), steps
+
+
+@agrees(breaks=0)
+def test_an_attribute_of_an_argument_is_replaced():
+    """What it was is seen by the caller."""
+    held = torch.ones(3)
+
+    def f(x):
+        x.note = x * 2
+        return x.note + 1
+
+    return f, (held,), [lambda: (held,), lambda: (held.note,), lambda: (held.note.note,)]
+
+
+@agrees(breaks=0, recompiles=2)
+def test_an_attribute_is_set_on_arguments_that_are_one_at_times():
+    def f(x, y):
+        x.n = getattr(x, "n", 0) + 1
+        y.n = getattr(y, "n", 0) + 10
+        return x.n, y.n, x + y
+
+    one, other = torch.ones(3), torch.zeros(3)
+    steps = [lambda: (one, one), lambda: (other, one), lambda: (other, other)]
+    return f, (one, other), [*steps, *steps]
+
+
+@agrees(codes=("GB115", "GB113"))
+def test_an_attribute_is_set_on_a_subclass_of_tensor():
+    class Marked(torch.Tensor):
+        pass
+
+    def f(x):
+        x.note = 5
+        return x.note
+
+    return f, (torch.ones(3).as_subclass(Marked),)

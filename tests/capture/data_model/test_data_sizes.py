@@ -407,3 +407,16 @@ def test_a_mask_that_is_written_before_its_count_is_asked():
         return x[keep]
 
     return labelled(f)
+
+
+@whole
+def test_unique_slices_in_a_dimension():
+    def f(x):
+        grid = (x.view(2, 3) * 2).round().clamp(-1, 1)[None].expand(2, 2, 3).contiguous()
+        rows, places, times = torch.unique(grid, return_inverse=True, return_counts=True, dim=0)
+        columns = torch.unique(grid, dim=-1)
+        runs, lengths = torch.unique_consecutive(grid, return_counts=True, dim=2)
+        line, at = torch.unique_consecutive(x > 0, return_inverse=True, dim=0)
+        return rows * 2, places, times, columns + 1, runs.stride(), runs, lengths, line, at
+
+    return world(f)
