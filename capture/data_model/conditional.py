@@ -286,7 +286,8 @@ def _done(m: Machine) -> Any:
     """Counts and contents of what the frame has done so far."""
     heap, journal = m.heap, m.journal
     overlay = [(id(k), [(n, id(v)) for n, v in names.items()]) for k, names in heap.overlay.items()]
-    lists = (journal.effects, journal.cleared, journal.gone, journal.unhooked, journal.shown)
+    # Not `gone`, which says what the frame may have dropped: here a local's tensor from before.
+    lists = (journal.effects, journal.cleared, journal.unhooked, journal.shown)
     kept = (heap.data, heap.variables, heap.leaves, heap.shared, heap.cached, heap.recordings)
     stored = [(key, id(value)) for key, value in heap.globals.items()]
     others = (journal.clocks, m.contexts, m.numbers.called)
