@@ -2,7 +2,7 @@
 
 In: `deque(...)`, and C methods of deque with such an object as self, which `container_subclasses`
 passes here. Out: Values. A deque that leaves the frame is made by Python with its items at that
-time. Methods of older deques are breaks; an append to one that drops no item is an effect.
+time. Methods of older deques are breaks; an append to one is an effect.
 """
 
 from __future__ import annotations
@@ -224,15 +224,21 @@ def _walk(m: Machine, held: Sequence, backward: bool) -> IteratorValue:
 
 
 def grow(m: Machine, value: Obj, name: str, args: Args, kwargs: Kwargs) -> Value | None:
-    """A C method that adds to a caller's deque without reading it; None for other methods."""
+    """A C method that adds to a caller's deque without reading it; None for other methods.
+
+    A deque with a limit drops items for that: any of those that it had, at the effect's place.
+    """
     real = value.value
     if name not in _GROWING or type(real) is not deque or value.source is None:
         return None
     if kwargs or len(args) != 1:
         return None
     limit = m.wrap(real.maxlen, Source("member", value.source, "maxlen"))
-    if not isinstance(limit, Const) or limit.value is not None:
+    if not isinstance(limit, Const):
         return None
+    if limit.value is not None:
+        for item in deque.__iter__(real):
+            m.unhook(item)
     given = args[0] if _GROWING[name] else Sequence(list(each(m, args[0])), tuple)
     m.journal.effects.append(Filled(value, getattr(deque, name), (given,)))
     m.activity += 1

@@ -424,3 +424,36 @@ def test_many_numbers_are_summed_up():
         return x * 2, sum(numbers), ~total
 
     return program, (torch.ones(2), list(range(2, 500)))
+
+
+@agrees(calls=5, graphs=1, breaks=0, recompiles=0)
+def test_a_deque_with_a_limit_grows():
+    """It drops its oldest item then, which nobody else may hold."""
+    latest = deque(maxlen=2)
+
+    def program(x):
+        latest.append(x * 2)
+        return x + 1
+
+    return program, (torch.ones(2),), [lambda: (sum(latest) + len(latest),)] * 4
+
+
+@agrees(calls=4, codes=("GB139",))
+def test_a_deque_drops_an_item_whose_end_can_be_seen():
+    log = []
+
+    class Ends:
+        def __init__(self, name):
+            self.name = name
+
+        def __del__(self):
+            log.append(self.name)
+
+    latest = deque([Ends(0), Ends(1)], maxlen=2)
+
+    def program(x):
+        latest.append(x + 1)
+        log.append("appended")
+        return len(log), [*log], x.sin()
+
+    return program, (torch.ones(2),)
