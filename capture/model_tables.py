@@ -16,6 +16,7 @@ import random
 import sys
 import time
 import warnings
+import weakref
 from types import FunctionType
 from typing import Any
 
@@ -121,6 +122,11 @@ LATE: dict[str, list[Any]] = {
         warnings.catch_warnings.__exit__,
         warnings.simplefilter,
         warnings.filterwarnings,
+    ],
+    "models.weak_mappings": [
+        weakref.WeakKeyDictionary.__getitem__,
+        weakref.WeakKeyDictionary.__contains__,
+        weakref.WeakKeyDictionary.get,
     ],
     "operator_models.attention_backends": [sdpa_kernel],
     "operator_models.control_flow": [torch.cond],

@@ -75,3 +75,37 @@ class Referent:
 
     def __call__(self) -> Any:
         return self._of()
+
+
+class WeakItem:
+    """An item of a WeakKeyDictionary, or ABSENT: a callable for a "context" source.
+
+    `has`: the same for whether it has the key.
+    """
+
+    __slots__ = ("__name__", "_key", "_mapping", "has")
+
+    ABSENT = object()
+
+    def __init__(self, mapping: weakref.WeakKeyDictionary[Any, Any], key: Any) -> None:
+        self._mapping, self._key = weakref.ref(mapping), weakref.ref(key)
+        self.__name__ = "item_of_a_weak_mapping"
+        self.has = HasKey(self)
+
+    def __call__(self) -> Any:
+        mapping, key = self._mapping(), self._key()
+        if mapping is None or key is None:
+            return WeakItem.ABSENT
+        return mapping.data.get(self._key, WeakItem.ABSENT)
+
+
+class HasKey:
+    """Whether a WeakKeyDictionary has a key."""
+
+    __slots__ = ("__name__", "_item")
+
+    def __init__(self, item: WeakItem) -> None:
+        self._item, self.__name__ = item, "key_of_a_weak_mapping"
+
+    def __call__(self) -> bool:
+        return self._item() is not WeakItem.ABSENT

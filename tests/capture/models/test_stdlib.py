@@ -507,3 +507,94 @@ def test_the_environment(monkeypatch):
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
     report = jitted.report()
     assert report.break_count == 0, str(report)
+
+
+class Node:
+    def __init__(self, n):
+        self.n = n
+
+
+@agrees(graphs=2, breaks=0, recompiles=1)
+def test_items_of_a_weak_mapping():
+    node, other = Node(1), Node(2)
+    known = weakref.WeakKeyDictionary({node: 3})
+
+    def f(x):
+        return x * known[node] + known.get(node, 7), node in known, other in known
+
+    def changed():
+        known[node] = 4
+        return (torch.ones(2),)
+
+    return f, (torch.ones(2),), [lambda: (torch.ones(2),), changed, changed]
+
+
+@agrees(breaks=1)
+def test_a_key_that_a_weak_mapping_gets_later():
+    node = Node(1)
+    known = weakref.WeakKeyDictionary()
+
+    def f(x):
+        return x * known.get(node, 7), node in known
+
+    def changed():
+        known[node] = 4
+        return (torch.ones(2),)
+
+    return f, (torch.ones(2),), [lambda: (torch.ones(2),), changed, changed]
+
+
+@agrees()
+def test_a_key_of_a_weak_mapping_that_is_equal_to_others():
+    class Same(Node):
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 1
+
+    one, other = Same(1), Same(2)
+    known = weakref.WeakKeyDictionary({one: 3})
+
+    def f(x):
+        return x * known[other]
+
+    return f, (torch.ones(2),)
+
+
+@agrees(calls=4)
+def test_functions_by_class_of_their_argument():
+    """A break at the first call of each class, which fills the cache of `singledispatch`."""
+
+    @functools.singledispatch
+    def scaled(value, x):
+        return x
+
+    scaled.register(int, lambda value, x: x * value)
+    scaled.register(list, lambda value, x: sum(scaled(one, x) for one in value))
+
+    def f(x):
+        return scaled([2, 3], x) + 1
+
+    return f, (torch.ones(2),)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_classes_of_values():
+    def f(x):
+        n, total = x.shape[0], x.sum().item()
+        values = [n, total, total > 1, [x], (x,), {"x": x}, {1}, None, "s", x.shape]
+        return [one.__class__ for one in values], x + 1
+
+    return f, (torch.ones(2),)
+
+
+def test_functions_by_class_of_their_argument_are_one_graph_later():
+    scaled = functools.singledispatch(lambda value, x: x)
+    scaled.register(int, lambda value, x: x * value)
+    scaled.register(list, lambda value, x: sum(scaled(one, x) for one in value))
+    x = torch.ones(2)
+    scaled([2], x)
+    run = graftjit.jit(lambda x: scaled([2, 3], x) + 1)
+    assert [run(x).tolist() for _ in range(2)] == [[6.0, 6.0]] * 2
+    assert (run.report().graph_count, run.report().break_count) == (1, 0)
