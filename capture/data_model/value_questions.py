@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...ir.graph.certain import certain_truth
 from ...ir.graph.nodes import Node
 from ...ir.symbolic.expr import symbols_of
 from ...runtime.guards.sources import Source
@@ -90,7 +89,7 @@ def certain(m: Machine, value: Tensor) -> bool | None:
     ghost = value.ghost
     if m.inner or m.modes or not m.tracer.owns(ghost) or not has_one_element(m, ghost):
         return None
-    return certain_truth(ghost._node, m.tracer.values()[1])
+    return m.tracer.certain_truth(ghost)
 
 
 def answered(m: Machine, value: Tensor) -> bool | None:

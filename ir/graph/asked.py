@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from ..symbolic.expr import hints
-from .effects import can_wait, is_fresh, reads, root, writes, written_memory
+from .effects import can_wait, is_fresh, reads, root, written_memory
 from .interpreter import Replaced, moved
 from .layout import numel
 from .nodes import Meta, Node
 from .schema import plan_of
+from .writers import Writers
 
 MOST_NODES = 48
 # Without views, which cost little.
@@ -41,6 +42,7 @@ def producing(
     recorded: Sequence[Node],
     written: Collection[int],
     groups: Iterable[Collection[int]],
+    writers: Writers,
 ) -> tuple[list[Node], int] | None:
     """The nodes that compute `node`, inputs included, in order; and how many are no views.
 
@@ -48,33 +50,41 @@ def producing(
     write copies. `groups`: positions of inputs in one memory. None: see the module.
     """
     found = _behind([node])
-    refused = _not_copied(recorded, written, groups)
-    if found is None or _reads_written(found, recorded, refused):
+    if found is None or not _are_cheap(found):
         return None
-    # A part that runs only if a number is not zero has writes of its own.
-    replays = all(getattr(one.target, "_opname", "") != "only_if" for one in recorded)
-    while added := _writing(found, recorded):
-        more = _behind([*found, *added]) if replays and _comes_last(node, added, recorded) else None
-        if more is None or _reads_written(more, recorded, refused):
+    refused = _not_copied(writers, written, groups)
+    if _reads_written(found, writers, refused):
+        return None
+    while added := _writing(found, writers):
+        # A part that runs only if a number is not zero has writes of its own.
+        last = not writers.has_parts and _comes_last(node, added, recorded)
+        more = _behind([*found, *added]) if last else None
+        if more is None or not _are_cheap(more) or _reads_written(more, writers, refused):
             return None
         found = more
     order = {one: at for at, one in enumerate(recorded)}
     nodes = _over_copies(sorted(found, key=lambda one: order.get(one, -1)))
-    calls = [one for one in nodes if one.op == "call"]
-    computing = [one for one in calls if not _is_view(one)]
-    if len(computing) > MOST_OPERATORS or not all(map(_is_cheap, calls)):
-        return None
-    if sum(map(_elements, computing)) > MOST_ELEMENTS:
+    computing = _computing(nodes)
+    if len(computing) > MOST_OPERATORS or sum(map(_elements, computing)) > MOST_ELEMENTS:
         return None
     return nodes, len(computing)
 
 
+def _computing(nodes: Iterable[Node]) -> list[Node]:
+    return [one for one in nodes if one.op == "call" and not _is_view(one)]
+
+
+def _are_cheap(nodes: Collection[Node]) -> bool:
+    few = len(_computing(nodes)) <= MOST_OPERATORS
+    return few and all(_is_cheap(one) for one in nodes if one.op == "call")
+
+
 def _not_copied(
-    recorded: Sequence[Node], written: Collection[int], groups: Iterable[Collection[int]]
+    writers: Writers, written: Collection[int], groups: Iterable[Collection[int]]
 ) -> set[Node | int]:
     """The memory of others that the trace has written, and that no copy can replace: positions of
     inputs, and constants."""
-    targets = {root(target) for one in recorded for target in writes(one)}
+    targets = writers.memory()
     inputs = {one for one in targets if one.op == "input"}
     shared = {at for group in groups if len(group) > 1 for at in group}
     refused = set(written) - {one.target for one in inputs if _can_be_copied(one)}
@@ -122,24 +132,20 @@ def _behind(nodes: list[Node]) -> set[Node] | None:
     return found
 
 
-def _reads_written(found: set[Node], recorded: Sequence[Node], refused: set[Node | int]) -> bool:
+def _reads_written(found: set[Node], writers: Writers, refused: set[Node | int]) -> bool:
     """Whether the trace wrote to memory of others that the value reads, before or after the
     read, so that the value cannot be computed over a copy."""
     roots = {root(one) for one in found}
     if any((one.target if one.op == "input" else one) in refused for one in roots):
         return True
-    outside = any(not is_fresh(target) for one in recorded for target in writes(one))
+    outside = any(not is_fresh(one) for one in writers.memory())
     return outside and any(one.op == "constant" and one.args != ("own",) for one in roots)
 
 
-def _writing(found: set[Node], recorded: Sequence[Node]) -> list[Node]:
+def _writing(found: set[Node], writers: Writers) -> list[Node]:
     """The other nodes that write to memory of these nodes."""
-    roots = {root(one) for one in found}
-    return [
-        one
-        for one in recorded
-        if one not in found and any(root(target) in roots for target in writes(one))
-    ]
+    writing = writers.of_memory({root(one) for one in found})
+    return [one for _, one in writing if one not in found]
 
 
 def _comes_last(node: Node, others: list[Node], recorded: Sequence[Node]) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from ..symbolic.expr import Expr, bounds_of, decided_by
-from .effects import root, writes
+from .effects import root
 from .nodes import Node
+from .writers import Writers
 
 Range = tuple[float, float]
 
@@ -34,11 +35,11 @@ _SAME = frozenset(
 _MOST_ELEMENTS = 64  # of a constant whose numbers are looked at
 
 
-def certain_truth(node: Node, recorded: Sequence[Node]) -> bool | None:
+def certain_truth(node: Node, recorded: Sequence[Node], writers: Writers) -> bool | None:
     """The truth of a tensor of one element."""
     if node.op != "call":
         return None
-    ranges = _Ranges(recorded)
+    ranges = _Ranges(recorded, writers)
     name, _, overload = _named(node)
     if name not in _OPERATORS:
         known = ranges.of(node, len(recorded))
@@ -46,7 +47,10 @@ def certain_truth(node: Node, recorded: Sequence[Node]) -> bool | None:
     if overload != "Scalar":
         return None
     drawn, other = node.args
-    known = ranges.of(drawn, recorded.index(node)) if node in recorded else None
+    if ranges.of(drawn, len(recorded)) is None or node not in recorded:
+        return None
+    # Later writes do not count.
+    known = ranges.of(drawn, recorded.index(node))
     if known is None or isinstance(other, Expr) or other != other:
         return None
     if ranges.written(root(node)):
@@ -73,18 +77,12 @@ def _decided(op: str, known: Range, other: float) -> bool | None:
 class _Ranges:
     """Ranges that certainly contain the numbers in a tensor."""
 
-    def __init__(self, recorded: Sequence[Node]) -> None:
-        self.recorded = recorded
-        self.places: dict[Node, list[tuple[int, Node]]] | None = None
+    def __init__(self, recorded: Sequence[Node], writers: Writers) -> None:
+        self.recorded, self.writers = recorded, writers
 
     def written(self, memory: Node) -> list[tuple[int, Node]]:
         """The nodes that write to this memory, with their places."""
-        if self.places is None:
-            self.places = {}
-            for at, one in enumerate(self.recorded):
-                for target in writes(one):
-                    self.places.setdefault(root(target), []).append((at, one))
-        return self.places.get(memory, [])
+        return self.writers.of_memory({memory})
 
     def of(self, node: Node, at: int) -> Range | None:
         """Of the numbers that a node at this place among the nodes reads."""
@@ -94,8 +92,8 @@ class _Ranges:
                 return None if self.written(made) else _of_constant(made)
             if made.op != "call" or not self._may_be_known(node):
                 return None
-            if self.written(made):
-                return self._after_write(made, at)
+            if writing := [one for one in self.written(made) if one[0] < at]:
+                return self._after_write(made, writing)
             if node.alias is None and _named(node)[0] not in _SAME:
                 return self._made(node, at)
             source = node.args[0]
@@ -115,13 +113,13 @@ class _Ranges:
             node = node.alias
         return isinstance(node.target, torch._ops.OpOverload)
 
-    def _after_write(self, made: Node, at: int) -> Range | None:
-        """Of memory that one node writes as a whole before it is read."""
-        (place, writer), *others = self.written(made)
+    def _after_write(self, made: Node, writing: list[tuple[int, Node]]) -> Range | None:
+        """Of memory that one node has written as a whole."""
+        (place, writer), *others = writing
         # Parts that run only if a number is not zero may not have written.
-        if others or place >= at or writer.args[:1] != (made,):
+        if others or writer.args[:1] != (made,):
             return None
-        if any(getattr(one.target, "_opname", "") == "only_if" for one in self.recorded):
+        if self.writers.has_parts:
             return None
         return self._made(writer, place)
 

@@ -14,6 +14,7 @@ gradient behind that part.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,10 +58,12 @@ class _NotKnown(CannotTrace):
         super().__init__(f"parts that data skip: {reason}", "parts")
 
 
-def _least(terms: Iterable[frozenset[Any]]) -> _Terms:
+# Most nodes of a part depend on the same.
+@functools.lru_cache(maxsize=4096)
+def _least(terms: _Terms) -> _Terms:
     """The terms without those that others imply."""
     kept: list[frozenset[Any]] = []
-    pending = sorted(set(terms), key=len, reverse=True)
+    pending = sorted(terms, key=len, reverse=True)
     while pending:
         term = pending.pop()
         if any(one <= term for one in kept) or any(_inverse(one) in term for one in term):
@@ -85,12 +88,13 @@ def _inverse(name: Any) -> Any:
 
 
 def _and(terms: _Terms, symbols: Iterable[Any]) -> _Terms:
-    return _least([term.union(symbols) for term in terms])
+    return _least(frozenset(term.union(symbols) for term in terms))
 
 
 def _of_data(terms: _Terms) -> _Terms:
     """The terms where all results have a gradient."""
-    return _least([frozenset(one for one in term if type(one) is not int) for term in terms])
+    known = (frozenset(one for one in term if type(one) is not int) for term in terms)
+    return _least(frozenset(known))
 
 
 def _ordered(terms: _Terms) -> When:
@@ -145,8 +149,8 @@ class Conditions:
         return self._begun, self._done
 
     def _need(self, function: Any, terms: _Terms, parted: _Terms) -> None:
-        self.needed[function] = _least([*self.needed.get(function, ()), *terms])
-        self.parted[function] = _least([*self.parted.get(function, ()), *parted])
+        self.needed[function] = _least(self.needed.get(function, _NEVER) | terms)
+        self.parted[function] = _least(self.parted.get(function, _NEVER) | parted)
 
     def _begun(self, function: Any, _gradients: Sequence[Any]) -> None:
         if function in self.inner:
@@ -237,14 +241,14 @@ class Conditions:
             if _leaf(edge[0]) is not None:
                 return _ALWAYS
             function = edge[0]
-            terms = list(known.get(function, ()))
+            terms = known.get(function, _NEVER)
             for span in self.inside.get(function, ()):
                 if span.changed.get(edge) is not None:
-                    terms += of(span.changed[edge])
+                    terms |= of(span.changed[edge])
             return _least(terms)
 
         for function in sorted(self.functions, key=lambda one: one._sequence_nr()):
-            terms = _least([term for edge in function.next_functions for term in of(edge)])
+            terms = _least(_NEVER.union(*map(of, function.next_functions)))
             symbols = [span.taken.name for span in self.inside[function]]
             known[function] = _and(terms, symbols) if terms else terms
         return tuple(self._told(_ordered(of(edge))) for edge in edges)

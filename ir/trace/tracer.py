@@ -17,9 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import CannotTrace, DataDependent, TraceError, Unsupported
 from ..graph.asked import producing
+from ..graph.certain import certain_truth
 from ..graph.effects import operands, root, written_memory
 from ..graph.interpreter import renumbered
 from ..graph.nodes import Call, Graph, Meta, Node, Ref, meta_of
+from ..graph.writers import Writers
 from ..location import Location
 from ..ops import table as _ops  # noqa: F401  (fills the op table)
 from ..ops.may_raise import may_raise
@@ -98,6 +100,7 @@ class Tracer:
         self._entered: dict[int, tuple[torch.Tensor, Ghost]] = {}  # by position
         self._known: dict[int, tuple[torch.Tensor, Ghost]] = {}
         self._stores: dict[int, Store] = {}
+        self._writers = Writers()
         self._refs = 0
         self._values: list[Node] = []  # the node of each ref when it was numbered
         self._sharing: dict[Node, list[int]] = {}  # memory (`root`) -> the refs of values in it
@@ -471,7 +474,13 @@ class Tracer:
 
     def producing(self, ghost: Ghost) -> tuple[list[Node], int] | None:
         groups = [store.inputs for store in self._stores.values()]
-        return producing(ghost._node, self._recorder.nodes, self._recorder.written, groups)
+        nodes, written = self._recorder.nodes, self._recorder.written
+        return producing(ghost._node, nodes, written, groups, self._writers.of(nodes))
+
+    def certain_truth(self, ghost: Ghost) -> bool | None:
+        """The truth of a tensor of one element that the range of an operator decides."""
+        nodes = self._recorder.nodes
+        return certain_truth(ghost._node, nodes, self._writers.of(nodes))
 
     def wants_gradient(self, position: int) -> bool:
         """Whether the tensor of this input requires a gradient."""

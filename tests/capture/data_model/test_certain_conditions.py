@@ -244,3 +244,18 @@ def test_bits_that_may_be_either():
         return x * sum(2**i for i, one in enumerate(found) if one), torch.rand(2)
 
     return series(f, [torch.ones(2, 3)] * 8)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_number_is_drawn_where_one_was_compared():
+    def f(x):
+        t = torch.zeros(())
+        before = t > 0.5
+        t.bernoulli_(1.0)
+        if before:
+            x = x * 3
+        if t > 0.5:
+            x = x * 2
+        return x
+
+    return series(f, [torch.ones(2, 3)] * 3)
