@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..ir.dataclass import dataclass, field
-from ..ir.graph.effects import is_fresh, is_random, root, writes
+from ..ir.graph.effects import is_fresh, is_random, reads, root, writes
 from ..ir.graph.interpreter import moved
 from ..ir.graph.nodes import Graph, Node
 from ..ir.passes.defer_writes import held_numbers
@@ -80,11 +80,20 @@ class _Division:
         known: set[Symbol] = set()
         before: set[Node] = set()
         checked = held_numbers(self.graph)
+        required = symbols_of([(one.left, one.right) for one in self.graph.required])
+        sized = {
+            _maker(held)
+            for symbol, held in self.read.items()
+            if symbol in required and len(self.graph.symbols[symbol]) > 2
+        }
         for node in self.graph.nodes:
             used = symbols_of([node.meta, node.args, node.kwargs]) & self.read.keys()
             used = {symbol for symbol in used if _maker(self.read[symbol]) is not _maker(node)}
             # Nothing outside is written to before a check.
             waits = not checked.isdisjoint(groups[-1]) and not all(map(is_fresh, writes(node)))
+            # What reads a tensor of such a size may have a fixed size that a check promises.
+            new = sized.intersection(groups[-1])
+            waits |= bool(new) and any(_maker(root(one)) in new for one in _read_by(node))
             borders = is_mark(node)
             if (waits or borders or not used <= known) and groups[-1]:
                 before.update(groups[-1])
@@ -218,6 +227,10 @@ class _Division:
 def _within(when: tuple[Any, ...], mark: Node) -> tuple[Any, ...]:
     """The condition behind a mark."""
     return (*when, *mark.args) if mark.target is only_if else when[:-1]
+
+
+def _read_by(node: Node) -> list[Node]:
+    return [] if node.op == "get" else reads(node)
 
 
 def _maker(node: Node) -> Node:

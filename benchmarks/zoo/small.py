@@ -27,7 +27,7 @@ NUMBERS: tuple[tuple[str, int], ...] = (
     (r"d_ff|dff|dim_ff|n_inner|.*(dim_feedforward|feedforward_dim)", 64),
     (r".*head_dim|d_kv|d_head|kv_channels|attention_head_size|dim_head|.*_rank|patch_size|encoder_stride", 8),
     (r"qk_rope_head_dim|rotary_dim", 4),
-    (r".*num_(local_)?experts|n_(routed_)?experts|num_frames|frames_per_clip", 4),
+    (r".*num_(local_)?experts|n_(routed_)?experts|zero_expert_num|num_frames|frames_per_clip", 4),
     (r"image_size|pretrain_image_size|visual_feature_size", 32),
     (r"num_quer.*|num_latents|num_detection_tokens|.*num_proposals|num_denoising", 8),
     (r"num_conv_pos_embeddings|.*chunk_size|block_size|sliding_window|attention_window|local_radius", 8),
