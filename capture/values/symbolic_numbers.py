@@ -414,9 +414,9 @@ def truth(m: Machine, value: Const) -> bool:
         if varies(m, expr):
             counted = isinstance(expr, Symbol) and expr in m.numbers.counted
             if counted and m.facts.known("!=", expr, 0) is None:
-                found = m.numbers.compare(m, "!=", expr, 0)
-                if found is not None:
-                    return truth(m, found)  # type: ignore[arg-type]
+                asked = m.numbers.compare(m, "!=", expr, 0)
+                if asked is not None:
+                    return truth(m, asked)  # type: ignore[arg-type]
             return bool(with_where(m).ask("!=", expr, 0))
     if value.value is NotImplemented:
         raise Break("GB103", "a warning: NotImplemented in a boolean context")

@@ -96,7 +96,7 @@ class WeakItem:
         mapping, key = self._mapping(), self._key()
         if mapping is None or key is None:
             return WeakItem.ABSENT
-        return mapping.data.get(self._key, WeakItem.ABSENT)
+        return mapping.data.get(self._key, WeakItem.ABSENT)  # type: ignore[attr-defined]
 
 
 class HasKey:
