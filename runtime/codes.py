@@ -78,8 +78,9 @@ _TABLE: tuple[Code, ...] = (
          "torch.where(condition, a, b) in place of the if; or compute the condition outside and"
          " choose between two compiled functions"),
     Code("GB106", "shape depends on tensor data",
-         "unique(dim) and the like give sizes that only the data decides; those of nonzero, masks,"
-         " repeats and counts are numbers of the graph where the operators after them allow it",
+         "packed sequences and the like have sizes that only the data decides; those of nonzero,"
+         " masks, unique, repeats and counts are numbers of the graph where the operators after"
+         " them allow it",
          "use a form of fixed size (torch.where with three arguments, a mask), or do it outside"),
     Code("GB107", "generator",
          "a generator keeps a frame alive between two steps, which graftjit does not model here",

@@ -1,7 +1,7 @@
 """Look-ups in a `weakref.WeakKeyDictionary` of the program's, as `functools.singledispatch` does.
 
-In: the mapping and a key that is equal only to itself. Out: the item, under a guard that the mapping
-still has it. A look-up of what is not there is a break until it is there, but for `in`.
+In: the mapping and a key that is equal only to itself. Out: the item, under a guard that the
+mapping still has it. A look-up of what is not there is a break until it is there, but for `in`.
 """
 
 from __future__ import annotations

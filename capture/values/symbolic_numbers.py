@@ -107,7 +107,7 @@ class _Numbers:
         self.compare: Callable[[Machine, str, Any, Any], Value | None] = lambda *_: None
         # for each size of `nonzero(mask)`, the mask
         self.counted: dict[Symbol, Any] = {}
-        # (machine, the tensor that holds a truth value) -> its truth, known before the graph, or None
+        # (machine, the tensor that holds a truth value) -> its truth before the graph, or None
         self.answer: Callable[[Machine, Any], bool | None] = lambda *_: None
         # results of functions that replacement code calls (see `operations.called_numbers`)
         self.called: dict[Symbol, SymbolicNumber] = {}

@@ -13,7 +13,7 @@ from .nodes import Node
 
 
 class Writers:
-    """`nodes`: (place, node, its targets); `has_parts`: some nodes run only if a number is not zero."""
+    """`nodes`: (place, node, its targets); `has_parts`: some run only if a number is not zero."""
 
     def __init__(self) -> None:
         self.nodes: list[tuple[int, Node, list[Node]]] = []

@@ -75,9 +75,10 @@ def _slices(
     inverse: bool = False,
     counts: bool = False,
 ) -> tuple[Any, Symbol]:
-    """The slices in a dimension, their places in `x`, and how often each occurs: the processor gives
-    all three in any case (`_unique_dim_cpu_template` in ATen's native/Unique.cpp). The dimension is
-    the outermost one in memory.
+    """The slices in a dimension, their places in `x`, and how often each occurs.
+
+    The processor gives all three in any case (`_unique_dim_cpu_template` in ATen's
+    native/Unique.cpp). The dimension is the outermost one in memory.
     """
     dim %= len(x.shape)
     size = _size(facts, x.shape[dim], 1)
