@@ -71,7 +71,9 @@ def _list(m: Machine, value: Tensor) -> Value | None:
 def _listed(m: Machine, ghost: Any) -> Value:
     if ghost.dim() == 0:
         known = value_questions.constant(m, ghost)
-        return _read(m, ghost) if known is None else Const(known)
+        if known is not None:
+            return Const(known)
+        return truth(m, ghost) if ghost.dtype is torch.bool else _read(m, ghost)
     parts = m.tracer.run(torch.Tensor.unbind, (ghost,), where=m.users_line)
     return Sequence([_listed(m, part) for part in parts], list)
 

@@ -103,6 +103,16 @@ def test_a_short_list():
 
 
 @agrees(graphs=1, breaks=0, recompiles=0)
+def test_a_list_of_truths_that_is_returned():
+    def f(x):
+        first, second = (x[:2] > 0).tolist()
+        rest = (x[2:] > 0).reshape(2, 2).tolist()
+        return x * first + second, rest, first, [second], (x > 2).any().tolist()
+
+    return world(f)
+
+
+@agrees(graphs=1, breaks=0, recompiles=0)
 def test_a_number_as_an_argument():
     def f(x):
         n = x.sin().max().item()
