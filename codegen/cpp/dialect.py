@@ -120,25 +120,26 @@ def rounded_plain(text: str, source: torch.dtype) -> str:
 # such steps.
 _SIGNED = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+FLOATS = ("f32", "f64")
 
 
 def _convert(text: str, start: str, goal: str) -> str:
     for step in _path(start, goal):
-        text = f"conv<{step}>({text})"
+        text = f"{'whole' if start in FLOATS and step not in FLOATS else 'conv'}<{step}>({text})"
+        start = step
     return text
 
 
 def _path(start: str, goal: str) -> list[str]:
     if start == goal:
         return []
-    floats = ("f32", "f64")
-    if start in floats and goal in floats:
+    if start in FLOATS and goal in FLOATS:
         return [goal]
-    if start in floats:
+    if start in FLOATS:
         # eager converts to uint8 through int64, to the other narrow types through int32
         middle = "i64" if goal in ("u8", "i64") else "i32"
         return [middle, *_path(middle, goal)]
-    if goal in floats:
+    if goal in FLOATS:
         wide = start if WIDTH[start] >= 4 else "i32"
         return [*_path(start, wide), goal]
     names = _UNSIGNED if start.startswith("u") else _SIGNED

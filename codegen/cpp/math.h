@@ -60,6 +60,13 @@ template <class V, int... k> INLINE V lanes(i64_t from, Numbers<int, k...>) {
 }
 template <class V> INLINE V lanes(i64_t from) { return lanes<V>(from, Lanes{}); }
 template <class To, class From> INLINE To conv(From v) { return __builtin_convertvector(v, To); }
+// Floats to integers. Without the zero that the compiler does not know, GCC would make trunc(v) of a
+// conversion and one back, which keeps nan, infinities and the sign of -0.5.
+template <class To, class From> INLINE To whole(From v) {
+  i64_t zero = 0;
+  __asm__("" : "+r"(zero));
+  return conv<To>(v) ^ splat<To>(zero);
+}
 INLINE int counted(full) { return W; }
 INLINE int counted(int n) { return n; }
 INLINE mask first(int n) { return lanes<mask>(0) < splat<mask>(n); }

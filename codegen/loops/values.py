@@ -39,8 +39,11 @@ class Values:
 
     def const(self, number: Any, dtype: torch.dtype) -> int:
         """A constant, or an expression whose value is an argument of the kernel."""
-        op = "number" if isinstance(number, Expr) else "const"
-        return self.add(Value(op, (), dtype, number))
+        if isinstance(number, Expr):
+            return self.add(Value("number", (), dtype, number))
+        if dtype in (torch.bfloat16, torch.float16):  # a value of these is always a rounded one
+            number = _convert(number, dtype, dtype)
+        return self.add(Value("const", (), dtype, number))
 
     def apply(self, op: str, *args: int) -> int:
         dtype = torch.bool if op in BOOLEAN else self.dtype(args[-1])

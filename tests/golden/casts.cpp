@@ -16,7 +16,7 @@ extern "C" void k0_to_copy(void **buffers, int threads) {
   {
     auto body = [&](const i64_t i, auto n) __attribute__((always_inline)) {
       const f32 v0 = ld(p0 + i, n);
-      const i32 v1 = conv<i32>(v0);
+      const i32 v1 = whole<i32>(v0);
       const mask v2 = narrow(v0 != 0);
       const f32 v3 = round_f16(v0);
       st(p1 + i, v1, n);

@@ -184,3 +184,32 @@ def test_inverse_hyperbolic_functions_of_large_doubles() -> None:
     for of in (torch.asinh, torch.acosh):
         assert torch.allclose(jit(lambda x, of=of: of(x))(x), of(x), rtol=1e-15)
     assert torch.allclose(jit(lambda x: torch.asinh(-x))(x), torch.asinh(-x), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("whole", [torch.int64, torch.int32, torch.int16, torch.int8])
+def test_floats_through_integers(dtype: torch.dtype, whole: torch.dtype) -> None:
+    """A conversion to integers and back is not trunc: -0.5 becomes 0.0, and nan a number."""
+
+    def there_and_back(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        scaled = x * 1
+        return scaled.to(whole).to(dtype), scaled.to(whole).float(), scaled.to(whole).double()
+
+    for size in (7, 64):
+        pool = torch.tensor([-0.5, -0.0, 0.75, NAN, INF, -INF, 1e20, -3.5, 100.0], dtype=dtype)
+        x = pool[torch.arange(size) % len(pool)]
+        wanted, found = there_and_back(x), jit(there_and_back)(x)
+        assert _bits(found) == _bits(wanted)
+        for one, other in zip(wanted, found, strict=True):
+            assert torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_among_narrow_floats_are_rounded_to_the_nearest(dtype: torch.dtype) -> None:
+    def chosen(m: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.where(m, 3.7, x), torch.where(m, x, -0.1), x.masked_fill(m, 3.7), x * 2 + 0.3
+
+    for size in (5, 64):
+        x = torch.arange(size).to(dtype)
+        wanted, found = chosen(x > 2, x), jit(_fresh(chosen))(x > 2, x)
+        assert all(torch.equal(one, other) for one, other in zip(wanted, found, strict=True))
