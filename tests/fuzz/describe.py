@@ -196,6 +196,8 @@ def difference(plain: Any, other: Any, path: str = "") -> str | None:
         )
     if type(plain) is not type(other):
         return f"{path}: {plain!r}, not {other!r}"
+    if isinstance(plain, complex):
+        return difference([plain.real, plain.imag], [other.real, other.imag], path)
     if isinstance(plain, list | tuple):
         if len(plain) != len(other):
             return f"{path}: {plain!r}, not {other!r}"

@@ -64,7 +64,9 @@ def run(program: Program, transform: Transform) -> list[tuple[str, Any]]:
             warnings.simplefilter("ignore")
             exec(compile(source, file, "exec"), space)
             space["_jitted"] = transform(space["f"])
-            found = [(step, _step(step, space, file)) for step in program.steps]
+            found = [
+                (step, _step(step, space, file if program.traced else "")) for step in program.steps
+            ]
             return [*found, ("internal faults", _faults(space["_jitted"]))]
     finally:
         torch.set_grad_enabled(grad)

@@ -32,13 +32,17 @@ def block_lines(body: list[Statement], indent: int) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Program:
-    """`prelude` and `f` with `body`; `steps` are calls ("(args)") and mutations (statements) in turn."""
+    """`prelude` and `f` with `body`; `steps` are calls ("(args)") and mutations (statements) in turn.
+
+    `traced`: whether the lines of a traceback are compared, too.
+    """
 
     seed: int
     prelude: list[Statement]
     head: str
     body: list[Statement]
     steps: list[str]
+    traced: bool = True
 
     def source(self) -> str:
         lines = [line for statement in self.prelude for line in statement.lines(0)]

@@ -8,6 +8,7 @@ import functools
 import pytest
 
 from ..capture.harness import LEVELS
+from . import operators
 from .describe import Describer, difference, lines_of
 from .grammar import generate
 from .pool import Pool
@@ -30,6 +31,27 @@ def test_programs_agree(start, level):
     pool = Pool(lambda seed: check(generate(seed), transform), jobs=1, seconds=60)
     for seed, found in pool.run(set(seeds) - OPEN):
         assert found is None, f"python -m tests.fuzz.programs --seed {seed}\n{found}"
+
+
+@pytest.mark.parametrize("start", range(0, 60, CHUNK))
+@pytest.mark.parametrize("level", LEVELS)
+def test_programs_of_operators_agree(start, level):
+    from graftjit import JitConfig, jit
+
+    transform = functools.partial(jit, config=JitConfig(jit_level=level))
+    pool = Pool(lambda seed: check(operators.generate(seed), transform), jobs=1, seconds=60)
+    for seed, found in pool.run(range(start, start + CHUNK)):
+        assert found is None, f"python -m tests.fuzz.operators --seed {seed}\n{found}"
+
+
+def test_most_programs_of_operators_return():
+    outcomes = []
+    for seed in range(60):
+        program = operators.generate(seed)
+        assert program == operators.generate(seed)
+        steps = run(program, identity)[:-1]
+        outcomes += [what[0][1][0][1] for step, what in steps if step.startswith("(")]
+    assert 0.6 * len(outcomes) < outcomes.count("returned") < len(outcomes)
 
 
 def test_a_seed_is_a_program():
