@@ -2,8 +2,8 @@
 
 In: an operator's plan and its operands. torch raises for `x.fill_(1e300)` on float32; a compiled
 program would write infinity, or drop an unused result. So a relation holds a symbolic number to the
-dtype's range, and a call whose number does not fit runs in plain Python (`Unsupported`).
-`ir.trace.recorder` calls it.
+dtype's range, and a call whose number does not fit runs in plain Python (`Unsupported`). So do
+other calls that torch refuses, or warns about, only in a run. `ir.trace.recorder` calls it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import torch
 from ..errors import Unsupported
 from ..graph.nodes import Node
 from ..symbolic.expr import ACTIVE, Expr, apply, kind_of
+
+aten = torch.ops.aten
 
 # Operators that convert a number to the dtype itself; others compute with it in double or let it
 # become infinite.
@@ -92,6 +94,20 @@ def hold_draws_to_dtype(op: Any, operands: tuple[Any, ...]) -> None:
         dtype = operands[0].meta.dtype
         if not (dtype.is_floating_point or dtype.is_complex):
             raise Unsupported("draws", f"{op} into a tensor of {dtype}")
+
+
+_PUTS = frozenset({
+    aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default,
+    aten._unsafe_index_put.default,
+})  # fmt: skip
+
+
+def hold_masks_to_bool(op: Any, operands: tuple[Any, ...]) -> None:
+    """Raise Unsupported for a mask of uint8: torch warns about it, and only in a run."""
+    if op in _PUTS and len(operands) > 1 and isinstance(operands[1], list | tuple):
+        for one in operands[1]:
+            if type(one) is Node and one.meta.dtype is torch.uint8:
+                raise Unsupported("warning", "torch warns of a mask of dtype torch.uint8")
 
 
 @cache

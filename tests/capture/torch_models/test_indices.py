@@ -170,6 +170,25 @@ def test_a_mask_of_bytes_warns_each_time(line, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_mask_of_bytes_warns_whatever_it_picks(count, capfd):
+    """Without elements to write torch gives no warning at capture, only in a run."""
+
+    def write(x, mask, rows):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            x.index_put_((mask,), rows, accumulate=True)
+        return x + len(seen)
+
+    def put(x, mask, rows):
+        x.index_put_((mask,), rows)
+        return x * 2
+
+    for fn in (write, put):
+        same(fn, lambda: (t(2, 3), torch.tensor([count, 0]).byte(), torch.ones(count, 3)))
+    assert capfd.readouterr() == ("", "")
+
+
 @agrees()
 def test_a_new_dimension_before_a_number_of_the_graph():
     def rows(x, at):
