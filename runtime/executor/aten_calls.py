@@ -30,6 +30,7 @@ SUPPORTED = sys.platform.startswith("linux") and platform.machine() == "x86_64"
 # Word kinds, as in `enum class Word` of aten_call.h.
 CONSTANT, HANDLE, BLOB, COPIED, OPTIONAL_TENSOR, LIST_DATA, LIST_STRUCT, NUMBER = range(8)
 NOTHING, REFERENCE, VALUES = range(3)
+_LONGEST_LIST = 512  # of tensors: MAX_LIST in aten_call.cpp
 
 
 class NotNative(Exception):
@@ -237,6 +238,8 @@ def _pass_optional_tensor(call: Call, value: Any) -> None:
 
 
 def _new_list(call: Call, value: Any) -> int:
+    if len(value) > _LONGEST_LIST:
+        raise NotNative(f"a list of {len(value)} tensors")
     call.lists.append(tuple(_slot(item) for item in value))
     return len(call.lists) - 1
 

@@ -649,3 +649,15 @@ def test_a_dtype_that_the_shim_does_not_know_is_left_to_a_call_of_python() -> No
     assert isinstance(program, _native.Program)
     x = torch.randn(3).half().to(torch.complex64)
     assert torch.equal(program(x)[0], x)
+
+
+def test_lists_that_are_too_long_for_a_native_call():
+    from graftjit import jit
+
+    def stacked(x):
+        return torch.stack([row.abs() for row in x])
+
+    x = torch.arange(-600.0, 600.0).reshape(600, 2)
+    run = jit(stacked)
+    assert torch.equal(run(x), stacked(x))
+    assert "FB303" not in [note.code for note in run.report().notes]
