@@ -40,7 +40,8 @@ int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
 bool tensor_history_is(PyObject *tensor, PyObject *expected);
 // `.grad` of a plain leaf tensor, as a new reference; null for any other object. Runs no user code.
 PyObject *tensor_gradient(PyObject *tensor);
-// Whether a plain tensor has no gradient hooks, nor another dtype for its gradient. Never raises and never runs user code.
+// Whether a plain tensor has no gradient hooks, nor another dtype for its gradient. Never raises
+// and never runs user code.
 bool tensor_is_unhooked(PyObject *tensor);
 
 // A prepared `runtime.guards.interpreter_state.State`, for comparison with the state of this
