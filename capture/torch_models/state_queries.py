@@ -44,7 +44,18 @@ def _is_tensor(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 
 def _answers(fn: Any) -> Model:
     """The model of a query whose answer is part of the guarded interpreter state."""
-    return lambda m, args, kwargs: containers.from_constant(fn(*[as_constant(m, a) for a in args]))
+
+    def answered(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        given = [as_constant(m, one) for one in args]
+        named = {name: as_constant(m, one) for name, one in kwargs.items()}
+        try:
+            found = fn(*given, **named)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise containers.raises(reason, str(error)) from error
+        return containers.from_constant(found)
+
+    return answered
 
 
 _STATE_QUESTIONS = (

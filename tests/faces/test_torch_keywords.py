@@ -90,7 +90,7 @@ def test_what_is_disabled_is_itself() -> None:
         ({"mode": 3}, "mode=3 (int) is not allowed"),
         ({"mode": []}, "is not allowed"),
         ({"backend": "onnxrt"}, "torch.compile"),
-        ({"backend": lambda graph, inputs: graph}, "is not allowed"),
+        ({"backend": torch.nn.Identity()}, "is not allowed"),
         ({"options": {"max_autotun": True}}, "did you mean 'max_autotune'"),
         ({"options": {"max_autotune": 1}}, "True or False"),
         ({"options": {"epilogue_fusion": True}}, "leave it out"),

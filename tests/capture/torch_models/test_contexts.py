@@ -698,3 +698,32 @@ def test_whether_a_tensor_was_made_in_inference_mode(program):
     jitted = jit(program)
     for make in (_made_in_inference_mode, lambda: torch.ones(2, 3), _made_in_inference_mode):
         assert str(jitted(make())) == str(program(make()))
+
+
+STATE_QUESTIONS = {
+    "named": lambda: torch.is_autocast_enabled(device_type="cpu"),
+    "of a device": lambda: (
+        torch.get_autocast_dtype(device_type="cpu"),
+        torch.is_autocast_enabled(),
+    ),
+    "too few": lambda: torch.get_autocast_dtype(),
+    "too many": lambda: torch.get_default_dtype(3),
+    "another type": lambda: torch.is_autocast_enabled(3),
+    "no device": lambda: torch.get_autocast_dtype("toaster"),
+}
+
+
+@pytest.mark.parametrize("name", STATE_QUESTIONS)
+def test_what_a_question_raises_reaches_the_handler(name):
+    ask = STATE_QUESTIONS[name]
+
+    def fn(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            try:
+                return x + 1, ask()
+            except (TypeError, RuntimeError) as error:
+                return x + 2, type(error), str(error).splitlines()[0]
+
+    jitted, x = jit(fn), t(3)
+    for _ in range(2):
+        assert str(jitted(x)) == str(fn(x))
