@@ -45,8 +45,10 @@ def _constant_model(fn: Any) -> Model:
                 answer = value_questions.number(m, args[0], _NUMBERED[fn])
                 if answer is not None:
                     return answer
-            if fn in (abs, pow, divmod) or fn is round:
-                return _tensor_number(m, fn, args)
+            if (fn, len(args)) in _OF_TENSORS and not kwargs:
+                return calls.call_torch(m, _OF_TENSORS[fn, len(args)], args, {})
+            if fn in (abs, pow, divmod, round):
+                raise Break("GB108", f"{fn.__name__}() of a tensor")  # which has no such method
             if fn in _TEXT and not kwargs:
                 written = _tensor_text(m, fn, args)
                 if written is not None:
@@ -113,12 +115,10 @@ def _record_text(m: Machine, fn: Any, args: Args) -> Value | None:
     return result
 
 
-def _tensor_number(m: Machine, fn: Any, args: Args) -> Value:
-    if fn is divmod:
-        raise Break("GB121", "divmod() of tensors")
-    return calls.call_torch(
-        m, {abs: torch.abs, pow: operator.pow, round: torch.round}[fn], args, {}
-    )
+# builtin and number of arguments -> what computes it for tensors
+_OF_TENSORS: dict[tuple[Any, int], Any] = {(abs, 1): torch.abs, (pow, 2): operator.pow}
+if hasattr(torch.Tensor, "__round__"):
+    _OF_TENSORS[round, 1] = torch.round
 
 
 _NUMBER_DUNDERS = {

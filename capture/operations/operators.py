@@ -24,7 +24,7 @@ from ..exact_type import is_kind
 from ..torch_models import calls, indexing, numpy_arrays
 from ..types import classes, container_methods, enums, set_operators
 from ..values import containers, symbolic_numbers, texts
-from ..values.containers import NotConstant, as_constant, fold, raises
+from ..values.containers import NotConstant, as_constant, by_other_form, fold, raises
 from ..values.registry import BUILTINS, DUNDERS, NONE, Args, Kwargs, Model
 from ..values.value import (
     Array,
@@ -58,7 +58,7 @@ def binary(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         if isinstance(left, Tensor):
             return calls.call_operator(m, fn, [left, right])
         done = _inplace(m, symbol, name, left, right)
-        return done if done is not None else binary(m, symbol[:-1], left, right)
+        return done if done is not None else by_other_form(binary, m, symbol, left, right)
     counted = symbolic_numbers.computed(m, symbol, left, right)
     if counted is not None:
         return counted

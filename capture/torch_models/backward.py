@@ -25,6 +25,7 @@ from ...runtime.guards import leaves as real_leaves
 from ...runtime.guards import tensor_access
 from ...runtime.guards.sources import Source
 from ..breaks import Break, ReadsHistory
+from ..bytecode.node_reads import reads_node
 from ..data_model.attribute_stores import STORES
 from ..values.containers import NotConstant, as_constant, sequence_items, share
 from ..values.effects import SetAttr
@@ -369,6 +370,14 @@ def _torch_grad(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(torch.autograd.graph.get_gradient_edge)
 def _gradient_edge(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     raise ReadsHistory(_CODE, "call of torch.autograd.graph.get_gradient_edge")
+
+
+def node(m: Machine) -> Value:
+    """Break for `grad_fn` of a result; if it is only compared with None, any node will do."""
+    frame = m.frames[-1]
+    if reads_node(frame.decoded.instrs, frame.pc):
+        raise ReadsHistory(_CODE, "Tensor.grad_fn")
+    raise Break(_CODE, "Tensor.grad_fn")
 
 
 # -- both ------------------------------------------------------------------------------------------

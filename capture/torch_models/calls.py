@@ -23,8 +23,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
-from ..breaks import Break, NeedsPlainSizes, ReadsHistory
-from ..bytecode.node_reads import reads_node
+from ..breaks import Break, NeedsPlainSizes, Thrown
 from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
@@ -427,7 +426,12 @@ def from_result(m: Machine, result: Any) -> Value:
 def fact(m: Machine, ask: Callable[[], Any]) -> Value:
     """The Value of a ghost's own metadata."""
     with m.facts.active():
-        found = containers.compute(ask)
+        try:
+            found = containers.compute(ask)
+        except Thrown as error:
+            if "Ghost." not in error.reason:
+                raise
+            raise Break("GB108", error.reason) from error  # the text names our class
         counted = symbolic_numbers.from_torch_number(m, found)
     return containers.from_constant(found) if counted is None else counted
 
@@ -467,7 +471,7 @@ def tensor_attr(m: Machine, value: Tensor, name: str) -> Value:
         if name == "grad":
             return _backward().read(m, value)  # type: ignore[no-any-return]
         leaf = _backward().is_leaf(m, value)
-        return Const(leaf) if name == "is_leaf" else Const(None) if leaf else _refuse_history(m)
+        return Const(leaf) if name == "is_leaf" else Const(None) if leaf else _backward().node(m)
     known = getattr(torch.Tensor, name, None)
     if known is None:
         return _own_attr(m, value, name)
@@ -512,14 +516,6 @@ def _no_grad(value: Tensor) -> bool:
 
 def _refuse(name: str) -> Value:
     raise Break("GB114", f"Tensor.{name}")
-
-
-def _refuse_history(m: Machine) -> Value:
-    """Break for `grad_fn` of a result; if it is only compared with None, any node will do."""
-    frame = m.frames[-1]
-    if reads_node(frame.decoded.instrs, frame.pc):
-        raise ReadsHistory("GB114", "Tensor.grad_fn")
-    return _refuse("grad_fn")
 
 
 def _refuse_tied(m: Machine, value: Tensor) -> None:

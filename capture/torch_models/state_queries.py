@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 @models(torch.is_grad_enabled)
 def _is_grad_enabled(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    if args or kwargs:
+        raise Break("GB108", "arguments of is_grad_enabled()")
     require_history(m)
     if m.inner:
         m.inner[-1].asked.add("is_grad_enabled")
@@ -48,12 +50,7 @@ def _answers(fn: Any) -> Model:
     def answered(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         given = [as_constant(m, one) for one in args]
         named = {name: as_constant(m, one) for name, one in kwargs.items()}
-        try:
-            found = fn(*given, **named)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise containers.raises(reason, str(error)) from error
-        return containers.from_constant(found)
+        return containers.fold(lambda: fn(*given, **named))
 
     return answered
 

@@ -113,7 +113,7 @@ def build(e: Emitter, value: Instance) -> None:
         != fields["exceptions"].items  # type: ignore[attr-defined,union-attr]
     ):
         raise Break("GB125", "an exception group made of a list that was changed since")
-    if issubclass(base, (BaseExceptionGroup, StopIteration)):
+    if issubclass(base, (BaseExceptionGroup, StopIteration, MemoryError)):
         e.asm.call_const(cls, *items)
     else:
         e.asm.call_const(base.__new__, lambda: e.push(value.cls), *items)

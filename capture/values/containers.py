@@ -553,6 +553,20 @@ def compute(work: Callable[[], Any]) -> Any:
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
 
 
+def by_other_form(form: Callable[..., Value], m: Machine, symbol: str, *operands: Value) -> Value:
+    """`left <symbol> right` in place, by the form that makes a new value: what that refuses has the
+    name of this one."""
+    try:
+        return form(m, symbol[:-1], *operands)
+    except Thrown as error:
+        text = error.known[0] if error.known else None
+        start, of, rest = text.partition(" type(s) for ") if type(text) is str else ("", "", "")
+        if not (of and rest.startswith(symbol[:-1])):
+            raise
+        text = f"{start}{of}{symbol}:{rest.partition(':')[2]}"
+        raise Thrown(error.cls, (text,), f"{error.cls.__name__}: {text}") from error
+
+
 def fold(work: Callable[[], Any]) -> Value:
     """The Value of a pure computation on constants."""
     return from_constant(compute(work))
