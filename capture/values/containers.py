@@ -550,6 +550,8 @@ def compute(work: Callable[[], Any]) -> Any:
             # The library's Python raised it in a handler, or with attributes.
             raise Break("GB108", f"{type(error).__name__}: {error}") from error
         known = error.args if all(type(arg) in CONST_TYPES for arg in error.args) else None
+        if known and "() takes " in str(known[0]):
+            known = None  # it names the function, and the program may have found that elsewhere
         raise Thrown(type(error), known, f"{type(error).__name__}: {error}") from error
 
 
