@@ -69,6 +69,7 @@ _WORD = 2**63 - 1
 
 def hold_to_dtype(op: Any, operands: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Raise Unsupported, or record a relation, for each number that may not fit. See the module."""
+    _hold_masks_to_bool(op, operands)
     places = _numbers_of(op)
     if not places:
         return
@@ -102,7 +103,7 @@ _PUTS = frozenset({
 })  # fmt: skip
 
 
-def hold_masks_to_bool(op: Any, operands: tuple[Any, ...]) -> None:
+def _hold_masks_to_bool(op: Any, operands: tuple[Any, ...]) -> None:
     """Raise Unsupported for a mask of uint8: torch warns about it, and only in a run."""
     if op in _PUTS and len(operands) > 1 and isinstance(operands[1], list | tuple):
         for one in operands[1]:

@@ -27,7 +27,7 @@ from ..ops.creation import warn_of_cast
 from ..ops.infer import infer
 from ..ops.meta_kernels import pinned_all
 from ..ops.python_kernels import overridden
-from ..ops.scalar_range import hold_draws_to_dtype, hold_masks_to_bool, hold_to_dtype
+from ..ops.scalar_range import hold_draws_to_dtype, hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
 from .autocast_cache import cached_cast, is_cached, is_kept
 from .ghost import Ghost, Owner, Store, make_ghost, owns_its_memory
@@ -144,7 +144,6 @@ class Recorder:
         operands = tuple([self.operand(arg) for arg in args])
         named = {name: self.operand(value) for name, value in kwargs.items()} if kwargs else {}
         hold_to_dtype(plan.op, operands, named)
-        hold_masks_to_bool(plan.op, operands)
         if plan.random:
             self.random = True
             hold_draws_to_dtype(plan.op, operands)

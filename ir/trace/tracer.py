@@ -296,20 +296,17 @@ class Tracer:
                 _exclude(VIEW_TRACKING, False)
 
     def _check_written(self, written: set[int], followed: set[int]) -> None:
-        """Raise for a new write to an input that its ghost does not refuse as the input does: to a
-        view with a history, in any mode to one that was made without grad mode, and, outside
-        inference mode, to a tensor made in it. `written`, `followed`: those before."""
+        """Raise for a new write that the ghost of an input does not refuse as the input does: to a
+        view (with a history, or quiet) or an inference tensor. The arguments: those before."""
         recorder = self._recorder
-        inside = torch.is_inference_mode_enabled()
         for position in (recorder.written - written) & self._entered.keys():
             tensor, ghost = self._entered[position]
-            if not inside and tensor.is_inference():
+            if tensor.is_inference() and not torch.is_inference_mode_enabled():
                 raise Unsupported("inference", "a write to a tensor made in inference mode")
-            if not ghost.requires_grad or not tensor._is_view():
-                continue
-            quiet = tensor.is_leaf and tensor._base.requires_grad
-            if quiet or position in recorder.followed - followed:
-                raise Unsupported("history", "a write to a view that autograd tracks")
+            if ghost.requires_grad and tensor._is_view():
+                quiet = tensor.is_leaf and tensor._base.requires_grad
+                if quiet or position in recorder.followed - followed:
+                    raise Unsupported("history", "a write to a view that autograd tracks")
 
     def attempt(
         self, fn: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any] | None = None
