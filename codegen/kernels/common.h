@@ -9,14 +9,8 @@ typedef long long Z;
 #define MEMBER inline __attribute__((always_inline))
 #define ALWAYS static MEMBER
 enum { COLUMNS = 32 };  // columns of a tile
-#ifdef __AVX512F__
-enum { LANES = 16 };
-#else
-enum { LANES = 8 };
-#endif
-typedef float F __attribute__((vector_size(4 * LANES)));
-typedef float V __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int I __attribute__((vector_size(4 * LANES)));
+typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int I __attribute__((vector_size(64)));
 
 // Rows [first, last), counted over all batches, and columns [from, to) of a result; a row of the
 // tile holds 32.

@@ -42,7 +42,7 @@ struct Convolution {
 
 // The positions of a vector: their starts in x, their addresses in y, and how many exist.
 struct Places {
-  I high, wide;
+  J high, wide;
   int y[LANES];
   int live;
   int stride;  // of the addresses: 1, 2, or 0 for any other
@@ -65,7 +65,7 @@ static Places places(const Convolution &c, const Side *s, Z from) {
   // within a row: no carry; with few channels the general loop would cost too much
   if (from < all && wide + LANES <= s[1].places) {
     int h = high * s[0].step + s[0].from, w = wide * s[1].step + s[1].from;
-    p.high = h - I{}, p.wide = w + LANE * (int)s[1].step;
+    p.high = h - J{}, p.wide = w + LANE * (int)s[1].step;
     *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1]
                       + wide * s[1].y_step + s[1].y_from)
                 + LANE * (int)s[1].y_step;
@@ -94,20 +94,20 @@ static Places places(const Convolution &c, const Side *s, Z from) {
 // channel, `step` rows apart; zeros outside of x. Returns whether all positions are inside.
 ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high, Z wide, Z n,
                    float *to, Z step) {
-  I h = p.high + (int)high, w = p.wide + (int)wide;
+  J h = p.high + (int)high, w = p.wide + (int)wide;
   Mask in = mask_of(within(h, c.size[0]) & within(w, c.size[1]));
-  I at = h * (int)c.x_row + w;
+  J at = h * (int)c.x_row + w;
   if (p.stride == 1) {
     const float *from = x + at[0];
-    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) *(V *)to = load(from, in);
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) *(M *)to = load(from, in);
   } else if (p.stride == 2) {
     const float *from = x + at[0];
     Mask low = spread(in, 0), upper = spread(in, 1);
     for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel)
-      *(V *)to = evens(load(from, low), load(from + LANES, upper));
+      *(M *)to = evens(load(from, low), load(from + LANES, upper));
   } else {
     for (Z k = 0; k < n; ++k, to += step * COLUMNS, x += c.x_channel)
-      *(V *)to = gathered(x, at, in);
+      *(M *)to = gathered(x, at, in);
   }
   return bits(in) == (1u << p.live) - 1;
 }
@@ -117,34 +117,34 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
 template <int R, int N>
 ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y,
                  Z y_row, const float *start, Z start_row, const float *bias, Z bias_row) {
-  V sums[R][N];
+  M sums[R][N];
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < N; ++v) sums[r][v] = V{};
+    for (int v = 0; v < N; ++v) sums[r][v] = M{};
 #pragma GCC unroll (LANES == 16 ? 2 : 1)
   for (Z k = 0; k < depth; ++k) {
     const float *from = a + at[k];
-    V right[N];
+    M right[N];
 #pragma GCC unroll 2
-    for (int v = 0; v < N; ++v) right[v] = *(const V *)(b + k * COLUMNS + v * LANES);
+    for (int v = 0; v < N; ++v) right[v] = *(const M *)(b + k * COLUMNS + v * LANES);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
       if (r && r % 3 == 0) HIDDEN(from += 3 * a_row);
-      V all = from[r % 3 * a_row] - V{};
+      M all = from[r % 3 * a_row] - M{};
 #pragma GCC unroll 2
       for (int v = 0; v < N; ++v) sums[r][v] += all * right[v];
     }
   }
-  I odd = {};
+  J odd = {};
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < N; ++v) {
-      V before = start ? *(const V *)(start + r * start_row + v * LANES) : bias[r * bias_row] - V{};
-      V all = before + sums[r][v];
-      odd |= (I)(all != all);
-      *(V *)(y + r * y_row + v * LANES) = all;
+      M before = start ? *(const M *)(start + r * start_row + v * LANES) : bias[r * bias_row] - M{};
+      M all = before + sums[r][v];
+      odd |= (J)(all != all);
+      *(M *)(y + r * y_row + v * LANES) = all;
     }
   return bits(mask_of(odd));
 }

@@ -37,13 +37,13 @@ template <int S> struct Lanes {
   int at, step;
   Mask low, high, there, next;
   MEMBER Lanes(Z at, Z given, Z size) : at(at), step(S ? S : given) {
-    const I lane = S == 2 ? HALVES : LANE;
+    const J lane = S == 2 ? HALVES : LANE;
     there = inside(lane * step, size);
     if (S != 2) return;
     low = inside(LANE, size), high = inside(LANE + (int)LANES, size);
     next = inside(lane * 2 + 1, size);
   }
-  MEMBER Mask inside(I lane, Z size) const { return mask_of(within(lane + at, size)); }
+  MEMBER Mask inside(J lane, Z size) const { return mask_of(within(lane + at, size)); }
   MEMBER F of(const float *row) const {
     if (S == 1) return load(row + at, there);
     return gathered(row + at, LANE * step, there);
@@ -60,7 +60,7 @@ template <int S> struct Lanes {
 ALWAYS void put(const Part &p, F sums, Z place) {
   sums += p.bias - F{};
   if (place + LANES <= p.room)
-    *(V *)(p.to + place) = (V)sums;
+    *(M *)(p.to + place) = (M)sums;
   else
     store(p.to + place, sums, first_lanes(p.room - place));
 }
@@ -194,7 +194,7 @@ static void task(const Depthwise &c, Part &p, Z image, Z from, Z to) {
     float *to_tile = tiles + (m - from) * COLUMNS;
     for (Z at = 0; c.epilogue && at < count; at += COLUMNS, to_tile += tile)
 #pragma GCC unroll 4
-      for (int v = 0; v < COLUMNS; v += LANES) *(V *)(to_tile + v) = *(const V *)(line + at + v);
+      for (int v = 0; v < COLUMNS; v += LANES) *(M *)(to_tile + v) = *(const M *)(line + at + v);
   }
   if (!c.epilogue) return;
   Z first = image * c.out, end = place + count;

@@ -1,21 +1,31 @@
+// Vectors of the processor's width: registers, in memory, and of int.
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+typedef float F __attribute__((vector_size(4 * LANES)));
+typedef float M __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int J __attribute__((vector_size(4 * LANES)));
+
 // Operations on some lanes of a vector, by a mask: AVX-512 has a register of bits for it, AVX2 a
 // vector whose lanes are 0 or -1.
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (J){__VA_ARGS__})
 #endif
 
 // The lanes of a position that are in [0, size).
-ALWAYS I within(I at, long long size) {
+ALWAYS J within(J at, long long size) {
   typedef unsigned Whole __attribute__((vector_size(4 * LANES)));
-  return (I)((Whole)at < (unsigned)size);
+  return (J)((Whole)at < (unsigned)size);
 }
 
 #ifdef __AVX512F__
 typedef unsigned short Mask;
-#define LANE (I{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
-ALWAYS Mask mask_of(I v) { return __builtin_ia32_cvtd2mask512(v); }
+#define LANE (J{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+ALWAYS Mask mask_of(J v) { return __builtin_ia32_cvtd2mask512(v); }
 ALWAYS unsigned bits(Mask mask) { return mask; }
 ALWAYS F load(const float *from, Mask mask) {
   return __builtin_ia32_loadups512_mask(from, F{}, mask);
@@ -23,7 +33,7 @@ ALWAYS F load(const float *from, Mask mask) {
 ALWAYS void store(float *to, F all, Mask mask) {
   __builtin_ia32_storeups512_mask(to, all, mask);
 }
-ALWAYS F gathered(const float *from, I at, Mask mask) {
+ALWAYS F gathered(const float *from, J at, Mask mask) {
   return __builtin_ia32_gathersiv16sf(F{}, from, at, mask, 4);
 }
 ALWAYS F add(F sum, F x, F w, Mask mask) {
@@ -44,9 +54,9 @@ ALWAYS Mask spread(Mask mask, int half) {
   return __builtin_ia32_pdep_si(half ? mask >> 8 : mask & 0xff, 0x5555);
 }
 #else
-typedef I Mask;
-#define LANE (I{0, 1, 2, 3, 4, 5, 6, 7})
-ALWAYS Mask mask_of(I v) { return v; }
+typedef J Mask;
+#define LANE (J{0, 1, 2, 3, 4, 5, 6, 7})
+ALWAYS Mask mask_of(J v) { return v; }
 ALWAYS unsigned bits(Mask mask) { return __builtin_ia32_movmskps256((F)mask); }
 ALWAYS F load(const float *from, Mask mask) {
   return __builtin_ia32_maskloadps256((const F *)from, mask);
@@ -54,11 +64,11 @@ ALWAYS F load(const float *from, Mask mask) {
 ALWAYS void store(float *to, F all, Mask mask) {
   // a masked store is slow on some processors
   if (bits(mask) == 0xff)
-    *(V *)to = (V)all;
+    *(M *)to = (M)all;
   else
     __builtin_ia32_maskstoreps256((F *)to, mask, all);
 }
-ALWAYS F gathered(const float *from, I at, Mask mask) {
+ALWAYS F gathered(const float *from, J at, Mask mask) {
 #ifdef __clang__
   return __builtin_ia32_gatherd_ps256(F{}, from, at, (F)mask, 4);
 #else
@@ -69,7 +79,7 @@ ALWAYS F add(F sum, F x, F w, Mask mask) {
   return __builtin_ia32_blendvps256(sum, sum + x * w, (F)mask);
 }
 ALWAYS F evens(F a, F b) { return SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14); }
-#define HALVES (I{0, 1, 4, 5, 2, 3, 6, 7})
+#define HALVES (J{0, 1, 4, 5, 2, 3, 6, 7})
 ALWAYS F even_half(F a, F b) { return SHUFFLE(a, b, 0, 2, 8, 10, 4, 6, 12, 14); }
 ALWAYS F odd_half(F a, F b) { return SHUFFLE(a, b, 1, 3, 9, 11, 5, 7, 13, 15); }
 ALWAYS F in_order(F all) { return SHUFFLE(all, all, 0, 1, 4, 5, 2, 3, 6, 7); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import re
@@ -29,8 +30,8 @@ def drawn(x: Any) -> Any:
 
 def in_a_loop(x: Any) -> Any:
     for _ in range(4):
-        if x.sum() > 0:
-            x = x * 0.5
+        gc.get_threshold()
+        x = x * 0.5
     return x
 
 
