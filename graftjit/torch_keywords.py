@@ -56,13 +56,13 @@ def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
-        if name in _NAMES and name not in _KEYWORDS:
-            raise OptionError(
-                f"{name} is an option of JitConfig",
-                expected=f"config=graftjit.JitConfig({name}={describe(value)})",
-                found=f"{name}={describe(value)}",
-            )
         if name not in _KEYWORDS:
+            if name in _NAMES:
+                raise OptionError(
+                    f"{name} is an option of JitConfig",
+                    expected=f"config=graftjit.JitConfig({name}={describe(value)})",
+                    found=f"{name}={describe(value)}",
+                )
             known = ("fullgraph", "dynamic", "config", *_KEYWORDS)
             raise OptionError(
                 f"there is no keyword {name!r}" + did_you_mean(name, known),

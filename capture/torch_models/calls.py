@@ -23,7 +23,7 @@ from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
 from ...runtime.process.wrappers import TORCH_FOLDER
 from .. import walk_warnings
-from ..breaks import Break, NeedsPlainSizes, Thrown
+from ..breaks import Break, NeedsPlainSizes
 from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
@@ -426,12 +426,7 @@ def from_result(m: Machine, result: Any) -> Value:
 def fact(m: Machine, ask: Callable[[], Any]) -> Value:
     """The Value of a ghost's own metadata."""
     with m.facts.active():
-        try:
-            found = containers.compute(ask)
-        except Thrown as error:
-            if "Ghost." not in error.reason:
-                raise
-            raise Break("GB108", error.reason) from error  # the text names our class
+        found = containers.compute(ask)
         counted = symbolic_numbers.from_torch_number(m, found)
     return containers.from_constant(found) if counted is None else counted
 
