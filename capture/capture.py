@@ -272,6 +272,8 @@ class _Attempt:
         self.machine.release()
         self.root.locals.clear()  # unread arguments and their dict refer to each other
         self.root.locals, self.root.cells, self.root.stack = {}, {}, []
+        self.root.result = self.root.yielded = None
+        self.root.handling.clear()
         self.root.loops.clear()
         if self.ends is not None:
             self.ends.let_go()

@@ -119,8 +119,12 @@ def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
     if (following.op, following.arg) == ("MAKE_CELL", i.arg) and i.arg not in f.locals:
         # The function's cell; the comprehension has its own.
         f.push(f.cells[i.arg])
-    else:
-        f.push(dict.pop(f.locals, i.arg, NULL))
+        return
+    value = dict.pop(f.locals, i.arg, NULL)
+    # what a break left on the stack: the instruction that takes it may drop it
+    if len(m.frames) == 1 and value is not NULL:
+        m.let_go(value)
+    f.push(value)
 
 
 @handles("MAKE_CELL")

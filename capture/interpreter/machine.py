@@ -398,6 +398,7 @@ class Machine:
         """
         for state in (self.heap, self.journal, self.handling):
             state.release()
+        self.frames.clear()
         self.inputs.clear()
         self.open_generators.clear()
         self.numbers.held.clear()
@@ -508,7 +509,8 @@ class _LazyContent(Value):
 
 
 def _parts(held: Any) -> Iterator[Any]:
-    """What a dropped object may have kept alive: the items of a tuple, else the object itself."""
+    """What a dropped object may have kept alive: the items of a tuple, nothing for a weak
+    reference, else the object itself."""
     if isinstance(held, Unread):
         held = held.read()
         origin = getattr(held, "origin", None)
@@ -517,5 +519,5 @@ def _parts(held: Any) -> Iterator[Any]:
     if is_kind(real, tuple) and not safe_access.instance_dict(real):
         for item in tuple.__iter__(real):
             yield from _parts(item)
-    elif type(real) not in wrapping.CONST_TYPES:
+    elif type(real) not in wrapping.CONST_TYPES and type(real) is not weakref.ref:
         yield real

@@ -29,14 +29,16 @@ takes_all = torch.autograd._is_checkpoint_valid  # type: ignore[attr-defined]
 next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
-def needed_inputs(node: Any, joint: Any) -> Callable[[int], bool]:
+def needed_inputs(
+    node: Any, joint: Any, edges: tuple[Any, Any] | None = None
+) -> Callable[[int], bool]:
     """A predicate: whether the running backward uses the gradient of an input of `joint`, the
-    program of `node`.
+    program of `node`. `edges`: those of `edges_of(node)`, where autograd may have dropped the node.
 
     The node keeps the answers of one backward: torch answers for a leaf by raising, which takes
     longer than a small operator.
     """
-    functions, asked = node.next_functions, node.needs_input_grad
+    functions, asked = edges or edges_of(node)
 
     def is_needed(at: int) -> bool:
         task, (of, known) = _task(), node.answers
@@ -60,6 +62,11 @@ def needed_inputs(node: Any, joint: Any) -> Callable[[int], bool]:
             return True
 
     return is_needed
+
+
+def edges_of(node: Any) -> tuple[Any, Any]:
+    """The nodes that a node leads to, and whether each input needs a gradient."""
+    return node.next_functions, node.needs_input_grad
 
 
 def needed(node: Any, joint: Any) -> int:
@@ -93,17 +100,20 @@ class Passed:
     earlier  if its results are gradients: the nodes that they are gradients of, the first one first
     behind   for each of its results, the nodes that this one leads to, of those that the `earlier`
              ones represent, as bits of `past`
+    edges    those of the node, from when it was differentiated with a history: torch 2.11 gives
+             none once autograd has dropped the node
     """
 
     __slots__ = (
         *("_before", "_freed", "_needed", "_task"),
-        *("behind", "earlier", "history", "past"),
+        *("behind", "earlier", "edges", "history", "past"),
     )
 
     def __init__(self, earlier: Sequence[Any], past: History | None) -> None:
         self.earlier, self.past = earlier, past
         self.behind: dict[int, int] = {}
         self.history: History | None = None
+        self.edges: tuple[Any, Any] | None = None
         # what is freed, also before the backward `_task`
         self._freed = self._before = 0
         self._task = -1
@@ -154,7 +164,8 @@ class Passed:
         if of is history:
             return found
         joint, found = node.joint, 0
-        is_needed = needed_inputs(node, joint)  # not kept: it refers to the node, which has this
+        # not kept: it refers to the node, which has this
+        is_needed = needed_inputs(node, joint, self.edges)
         for at, nodes in history.points.items():
             further = nodes & ~found and at in joint.plan.wanted
             if further and is_needed(at):
@@ -184,7 +195,7 @@ def follow(node: Any, gradients: Sequence[Any], history: History, begin: int) ->
     pass through in eager mode. `begin`: `next_number()` before a program has computed them."""
     if node.passed is None:
         node.passed = Passed((), None)
-    node.passed.history = history
+    node.passed.history, node.passed.edges = history, edges_of(node)
     nodes = *node.passed.earlier, node
     for gradient, behind in zip(gradients, history.gradients, strict=True):
         if gradient is None or gradient.grad_fn is None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import weakref
 
+import pytest
 import torch
+
+import graftjit
 
 from .harness import agrees, t
 
@@ -214,6 +218,30 @@ def test_what_a_break_makes_weak_references_to_lives_as_long_as_its_frame():
     return f, (torch.ones(2),)
 
 
+WATCHED = {}
+
+
+def watched():
+    found = Kept(3)
+    WATCHED["one"] = weakref.ref(found)
+    return found
+
+
+def first(found, _):
+    return found.n
+
+
+@agrees()
+def test_what_waited_on_the_stack_during_a_break_ends_with_its_call():
+    def f(x):
+        y = x * first(watched(), gc.get_threshold())
+        gone = WATCHED["one"]() is None
+        z = x * (watched(), gc.get_threshold())[0].n
+        return y + z, gone, WATCHED["one"]() is None
+
+    return f, (torch.ones(2),)
+
+
 @agrees()
 def test_what_is_stored_outside_and_dropped_there():
     def drop(h):
@@ -319,3 +347,29 @@ def test_a_watched_tensor_that_a_local_drops():
         return alive, a
 
     return f, (t(3),), [lambda: (t(3),)] * 2
+
+
+def handed_on(x, thing):
+    return thing
+
+
+def caught_on_the_way(x, thing):
+    try:
+        raise ValueError(thing)
+    except ValueError:
+        return thing
+
+
+@pytest.mark.parametrize("fn", [handed_on, caught_on_the_way])
+def test_a_capture_keeps_no_argument(fn):
+    run = graftjit.jit(fn)
+    gc.disable()
+    try:
+        for _ in range(3):
+            thing = Kept(1)
+            found = weakref.ref(thing)
+            run(torch.ones(2), thing)
+            del thing
+            assert found() is None
+    finally:
+        gc.enable()

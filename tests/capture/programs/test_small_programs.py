@@ -82,7 +82,7 @@ def recorded_warnings(x):
     return y * len(seen), [str(one.message) for one in seen], seen[0].category
 
 
-@program("GB126", "GB102")
+@program("GB126")
 def a_weak_reference(x):
     thing = Thing()
     found = weakref.ref(thing)
