@@ -38,7 +38,7 @@ READY = (
         ("matmul_f32", "matmul_bf16", "convolution", "depthwise"),
     ),
     Ready("_ready_avx2", (*FLAGS, "-fopenmp", "-march=x86-64-v3"), AVX2,
-          ("convolution", "depthwise")),
+          ("matmul_f32", "convolution", "depthwise")),
 )  # fmt: skip
 
 

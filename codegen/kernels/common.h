@@ -12,6 +12,8 @@ enum { COLUMNS = 32 };  // columns of a tile
 typedef float V __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int I __attribute__((vector_size(64)));
 
+ALWAYS Z smaller(Z a, Z b) { return a < b ? a : b; }
+
 // Rows [first, last), counted over all batches, and columns [from, to) of a result; a row of the
 // tile holds 32.
 template <class T>

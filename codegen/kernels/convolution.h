@@ -15,8 +15,6 @@
 // codegen/fusion/epilogue.py defines epilogues.
 typedef int Y __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 enum { DEPTH = 256, WANTED = 192, ROWS = 256, SERIAL = 1 << 16 };
-// rows and vectors of a tile: as many sums as there are registers
-enum { TALL = LANES == 16 ? 12 : 5, VECTORS = COLUMNS / LANES };
 // The compiler must compute this address here: otherwise it keeps one address per row, more than
 // there are registers.
 #define HIDDEN(change) (change, ({ asm("" : "+r"(from)); }))

@@ -7,6 +7,9 @@ enum { LANES = 8 };
 typedef float F __attribute__((vector_size(4 * LANES)));
 typedef float M __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int J __attribute__((vector_size(4 * LANES)));
+// a product's tile: its rows, of two vectors each, whose sums fit the registers; vectors of 32
+// columns
+enum { TALL = LANES == 16 ? 12 : 6, VECTORS = COLUMNS / LANES };
 
 // Operations on some lanes of a vector, by a mask: AVX-512 has a register of bits for it, AVX2 a
 // vector whose lanes are 0 or -1.

@@ -1,36 +1,53 @@
 // Products of float32 matrices: y[b] = bias[b] + x[b] * w[b], w read as [n, k] or as [k, n].
 //
 // Panels of 32 columns of w, at most 192 deep, are packed into the first-level cache and multiplied
-// with the rows of x, twelve at a time: 24 sums in vectors of 16 lanes (Goto and van de Geijn,
-// 2008). Each pass over k adds to the y of the pass before, so that no sum is a chain of more than
-// 192: errors stay near those of a library that blocks k. Element-wise operators after a product
-// are applied to each tile of up to twelve rows of a panel as soon as it is finished: the graph's
-// own kernel, an `Epilogue`, is called for it, and the product is never in memory.
+// with the rows of x, as many at a time as their sums fit the registers (Goto and van de Geijn,
+// 2008): twelve with AVX-512, six with AVX2, there for half of the columns. Each pass over k adds
+// to the y of the pass before, so that no sum is a chain of more than 192: errors stay near those
+// of a library that blocks k. Element-wise operators after a product are applied to each tile of up
+// to twelve rows of a panel as soon as it is finished: the graph's own kernel, an `Epilogue`, is
+// called for it, and the product is never in memory.
 // codegen/kernels/matmul_f32.py chooses the products and defines `numbers`,
 // codegen/fusion/epilogue.py defines epilogues.
 enum { DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
 
-// c = start + a * b over R rows and 32 columns; `start` may be c.
-template <int R>
+// c = start + a * b over R rows and N vectors of columns; `start` may be c.
+template <int R, int N>
 ALWAYS void tile(const float *a, Z a_row, const float *b, Z depth, float *c, Z c_row,
                  const float *start, Z start_row) {
-  V sums[R][2];
+  M sums[R][N];
 #pragma GCC unroll 12
-  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = V{};
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) sums[r][v] = M{};
+#pragma GCC unroll 1
   for (Z k = 0; k < depth; ++k) {
-    V left = *(const V *)(b + k * COLUMNS), right = *(const V *)(b + k * COLUMNS + 16);
+    M right[N];
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) right[v] = *(const M *)(b + k * COLUMNS + v * LANES);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
-      V all = a[r * a_row + k] - V{};
-      sums[r][0] += all * left;
-      sums[r][1] += all * right;
+      M all = a[r * a_row + k] - M{};
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) sums[r][v] += all * right[v];
     }
   }
 #pragma GCC unroll 12
-  for (int r = 0; r < R; ++r) {
-    *(V *)(c + r * c_row) = *(const V *)(start + r * start_row) + sums[r][0];
-    *(V *)(c + r * c_row + 16) = *(const V *)(start + r * start_row + 16) + sums[r][1];
-  }
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v)
+      *(M *)(c + r * c_row + v * LANES) =
+          *(const M *)(start + r * start_row + v * LANES) + sums[r][v];
+}
+
+// The same for all 32 columns: two vectors at a time, all of them where there are few rows.
+template <int R>
+ALWAYS void tiles(const float *a, Z a_row, const float *b, Z depth, float *c, Z c_row,
+                  const float *start, Z start_row) {
+  constexpr int N = R <= 2 ? VECTORS : 2;
+#pragma GCC unroll 2
+  for (int v = 0; v < COLUMNS; v += N * LANES)
+    tile<R, N>(a, a_row, b + v, depth, c + v, c_row, start + v, start_row);
 }
 
 // The same for the last columns of the result, which may be fewer than 32.
@@ -38,34 +55,39 @@ template <int R>
 static __attribute__((noinline)) void rows(const float *a, Z a_row, const float *b, Z depth,
                                            float *c, Z c_row, const float *start, Z start_row,
                                            Z columns) {
-  if (columns == COLUMNS) return tile<R>(a, a_row, b, depth, c, c_row, start, start_row);
+  if (columns == COLUMNS) return tiles<R>(a, a_row, b, depth, c, c_row, start, start_row);
   float room[R * COLUMNS], given[R * COLUMNS];
   for (int r = 0; r < R; ++r)
     for (Z j = 0; j < COLUMNS; ++j)
       given[r * COLUMNS + j] = j < columns ? start[r * start_row + j] : 0.0f;
-  tile<R>(a, a_row, b, depth, room, COLUMNS, given, COLUMNS);
+  tiles<R>(a, a_row, b, depth, room, COLUMNS, given, COLUMNS);
   for (int r = 0; r < R; ++r)
     for (Z j = 0; j < columns; ++j) c[r * c_row + j] = room[r * COLUMNS + j];
 }
 
 #ifndef __clang__
-// Transpose sixteen rows of sixteen: pairs are exchanged at distances 1, 2, 4, 8.
-ALWAYS void transpose(V *t) {
-  const I low[4] = {{0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30},
+// Transpose as many rows as a vector has lanes: pairs are exchanged at distances 1, 2, 4, 8.
+ALWAYS void transpose(F *t) {
+#ifdef __AVX512F__
+  const J low[4] = {{0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30},
                     {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29},
                     {0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27},
                     {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23}};
+#else
+  const J low[3] = {{0, 8, 2, 10, 4, 12, 6, 14}, {0, 1, 8, 9, 4, 5, 12, 13},
+                    {0, 1, 2, 3, 8, 9, 10, 11}};
+#endif
 #pragma GCC unroll 4
-  for (int s = 0; s < 4; ++s) {
-    V u[16];
+  for (int s = 0; 1 << s < LANES; ++s) {
+    F u[LANES];
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < LANES; ++i) {
       int far = i ^ (1 << s);
       u[i] = i & (1 << s) ? __builtin_shuffle(t[far], t[i], low[s] + (1 << s))
                           : __builtin_shuffle(t[i], t[far], low[s]);
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) t[i] = u[i];
+    for (int i = 0; i < LANES; ++i) t[i] = u[i];
   }
 }
 #endif
@@ -74,24 +96,43 @@ ALWAYS void transpose(V *t) {
 static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
   Z k = 0;
 #ifndef __clang__
-  for (; w_k == 1 && columns == COLUMNS && k + 16 <= depth; k += 16)
-    for (int half = 0; half < COLUMNS; half += 16) {
-      V t[16];
+  for (; w_k == 1 && columns == COLUMNS && k + LANES <= depth; k += LANES)
+    for (int part = 0; part < COLUMNS; part += LANES) {
+      F t[LANES];
 #pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) t[i] = *(const V *)(w + (half + i) * w_n + k);
+      for (int i = 0; i < LANES; ++i) t[i] = *(const M *)(w + (part + i) * w_n + k);
       transpose(t);
 #pragma GCC unroll 16
-      for (int i = 0; i < 16; ++i) *(V *)(to + (k + i) * COLUMNS + half) = t[i];
+      for (int i = 0; i < LANES; ++i) *(M *)(to + (k + i) * COLUMNS + part) = t[i];
     }
 #endif
   if (w_n == 1 && columns == COLUMNS)
-    for (; k < depth; ++k) {
-      *(V *)(to + k * COLUMNS) = *(const V *)(w + k * w_k);
-      *(V *)(to + k * COLUMNS + 16) = *(const V *)(w + k * w_k + 16);
-    }
+    for (; k < depth; ++k)
+#pragma GCC unroll 4
+      for (int v = 0; v < COLUMNS; v += LANES)
+        *(M *)(to + k * COLUMNS + v) = *(const M *)(w + k * w_k + v);
   for (; k < depth; ++k)
     for (Z j = 0; j < COLUMNS; ++j) to[k * COLUMNS + j] = j < columns ? w[j * w_n + k * w_k] : 0.0f;
 }
+
+// The part of w that is packed next. While the rows of x are multiplied, it is fetched a bit at a
+// time: its lines are far from each other, and the processor does not foresee them.
+struct Ahead {
+  const float *w;
+  Z row, lines, left, at = 0;
+
+  Ahead(const Product<float> &p, const float *w, Z columns, Z depth) : w(w) {
+    bool along = p.w_k == 1;
+    row = along ? p.w_n : p.w_k;
+    lines = ((along ? depth : columns) + 15) / 16;
+    left = lines * (along ? columns : depth);
+  }
+
+  MEMBER void fetch(Z count) {
+    for (; count > 0 && at < left; --count, ++at)
+      __builtin_prefetch(w + at / lines * row + at % lines * 16, 0, 2);
+  }
+};
 
 // Rows [from, to) of the panel of columns that begins at j.
 static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
@@ -102,16 +143,20 @@ static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
   const float *bias = p.bias == nullptr ? zero : p.bias + batch * p.bias_batch + j;
   float *y = p.epilogue ? room - from * COLUMNS : p.y + batch * p.m * p.n + j;
   Z y_row = p.epilogue ? COLUMNS : p.n;
-  Z columns = p.n - j < COLUMNS ? p.n - j : COLUMNS;
+  Z columns = smaller(p.n - j, COLUMNS), beside = smaller(p.n - j - columns, COLUMNS);
   Z passes = (p.k + DEPTH - 1) / DEPTH, deep = ((p.k + passes - 1) / passes + 15) / 16 * 16;
   for (Z k = 0; k < p.k; k += deep) {
-    Z depth = p.k - k < deep ? p.k - k : deep;
-    bool last = p.epilogue && k + deep >= p.k;
+    Z depth = smaller(p.k - k, deep), further = smaller(p.k - k - depth, deep);
+    bool last = p.epilogue && !further;
     pack(w + k * p.w_k, p.w_n, p.w_k, columns, depth, packed);
+    Ahead ahead = further ? Ahead(p, w + (k + depth) * p.w_k, columns, further)
+                          : Ahead(p, w + COLUMNS * p.w_n, beside, smaller(p.k, deep));
+    Z share = ahead.left * TALL / (to - from) + 1;
     for (Z m = from; m < to;) {
       const float *a = x + m * p.x_row + k, *start = k ? y + m * y_row : bias + m * p.bias_row;
       float *target = last ? done : y + m * y_row;
       Z start_row = k ? y_row : p.bias_row, left = to - m;
+      ahead.fetch(share);
 #define TAKE(R) \
   if (left >= R) { \
     rows<R>(a, p.x_row, packed, depth, target, y_row, start, start_row, columns); \
@@ -119,7 +164,7 @@ static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
     m += R; \
     continue; \
   }
-      TAKE(12) TAKE(8) TAKE(4) TAKE(2) TAKE(1)
+      TAKE(TALL) TAKE(LANES / 2) TAKE(4) TAKE(2) TAKE(1)
     }
   }
 }

@@ -73,7 +73,7 @@ def _world() -> tuple[str, ...]:
         str(torch.version.git_version),
         hardware.cpu().identity,
         hardware.cpu().isa,
-        str(hardware.narrow_mkl()),
+        str(hardware.slow_mkl()),
         _precision(),
         str(torch.get_default_dtype()),
         str(torch._C._get_mkldnn_enabled()),  # type: ignore[attr-defined]

@@ -134,12 +134,14 @@ def cpu() -> Cpu:
 
 
 @functools.lru_cache(maxsize=1)
-def narrow_mkl() -> bool:
-    """Whether torch's MKL uses only half of this processor's vector width: MKL uses AVX-512 on
-    Intel processors only."""
+def slow_mkl() -> bool:
+    """Whether torch's MKL multiplies float32 matrices more slowly than graftjit's kernel does: on
+    other processors than Intel's, MKL uses no AVX-512, and fetches a weight that is not in a cache
+    too late.
+    """
     vendor = _first_processor().get("vendor_id", "GenuineIntel")
-    wide = cpu().isa == "avx512" and vendor != "GenuineIntel"
-    return wide and bool(torch.backends.mkl.is_available())
+    other = cpu().isa in ("avx512", "avx2") and vendor != "GenuineIntel"
+    return other and bool(torch.backends.mkl.is_available())
 
 
 def _first_processor() -> dict[str, str]:

@@ -23,7 +23,7 @@ T = torch.Tensor
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine whose library is the slower one."""
-    monkeypatch.setattr(device, "narrow_mkl", lambda: True)
+    monkeypatch.setattr(device, "slow_mkl", lambda: True)
 
 
 # name, function, shapes: one launch each

@@ -11,9 +11,8 @@ import torch
 import graftjit
 from graftjit.codegen.build import cxx as build
 from graftjit.codegen.build import flags
-from graftjit.codegen.kernels import convolution
+from graftjit.codegen.kernels import convolution, matmul_bf16
 from graftjit.codegen.kernels import libraries as ready
-from graftjit.codegen.kernels import matmul_f32 as products
 from graftjit.codegen.kernels import registry as replaced
 from graftjit.runtime.process import hardware as device
 from graftjit.runtime.store.store import Library
@@ -56,7 +55,7 @@ def test_a_processor_that_lacks_something_is_left_alone(monkeypatch: pytest.Monk
 
     narrow = without("avx512vl")
     assert narrow is not None and narrow.path.name.startswith("_ready_avx2")
-    assert ready.find(products.SYMBOL, text(products)) is None
+    assert ready.find(matmul_bf16.SYMBOL, text(matmul_bf16)) is None
     assert without("fma") is None
 
 
@@ -74,7 +73,7 @@ def made(find: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> torch.
     return graftjit.jit(lambda x, w, b: torch.nn.functional.linear(x, w, b))(x, w, b)
 
 
-@pytest.mark.skipif(not device.narrow_mkl(), reason="products are the library's here")
+@pytest.mark.skipif(not device.slow_mkl(), reason="products are the library's here")
 def test_the_built_one_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     own = made(ready.find, monkeypatch)
     assert torch.equal(own, made(lambda *_: None, monkeypatch))

@@ -22,7 +22,7 @@ BACK = torch.linspace(0.1, -0.1, 160 * 160).reshape(160, 160)
 @pytest.fixture(autouse=True)
 def products_of_aten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows a product of ours is its epilogue, and the product is nowhere to be written over."""
-    monkeypatch.setattr(device, "narrow_mkl", lambda: False)
+    monkeypatch.setattr(device, "slow_mkl", lambda: False)
 
 
 def _gelu(x: T) -> T:
