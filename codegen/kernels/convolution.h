@@ -3,7 +3,7 @@
 // A convolution is a product of the weight's rows (output channels) with columns, which are
 // positions of the result. 32 positions and at most 192 summands (input channels and taps) are
 // gathered from x into the first-level cache and multiplied with twelve rows of the weight at a
-// time, five with AVX2; the weight is read in its own layout. Nothing is packed and kept between
+// time, six with AVX2; the weight is read in its own layout. Nothing is packed and kept between
 // calls. Each such block is added to the sum of the blocks before it, so that no sum is a chain of
 // more than 256: errors stay near those of a library that blocks the sum. Positions outside of x
 // add nothing, even if the weight is infinite or nan there: results that are nan are computed
@@ -44,6 +44,7 @@ struct Places {
   int y[LANES];
   int live;
   int stride;  // of the addresses: 1, 2, or 0 for any other
+  int cut;     // where the second of two rows begins, each of stride 1; LANES: in one row
 };
 
 static Side side(const Convolution &c, int d, Z phase) {
@@ -67,23 +68,31 @@ static Places places(const Convolution &c, const Side *s, Z from) {
     *(Y *)p.y = (int)((high * s[0].y_step + s[0].y_from) * c.result[1]
                       + wide * s[1].y_step + s[1].y_from)
                 + LANE * (int)s[1].y_step;
-    p.live = LANES;
+    p.live = p.cut = LANES;
     p.stride = s[1].step == 1 || s[1].step == 2 ? s[1].step : 0;
     return p;
   }
   p.live = all <= from ? 0 : all - from < LANES ? all - from : LANES;
-  int address[LANES];
+  int address[LANES], cuts = 0;
+  p.cut = LANES;
   for (int i = 0; i < LANES; ++i) {
     bool there = i < p.live;
     int h = there ? high * s[0].step + s[0].from : -(1 << 28), w = wide * s[1].step + s[1].from;
     p.high[i] = h, p.wide[i] = w;
     p.y[i] = (high * s[0].y_step + s[0].y_from) * c.result[1] + wide * s[1].y_step + s[1].y_from;
     address[i] = h * c.x_row + w;
-    if (++wide == s[1].places) wide = 0, ++high;
+    if (++wide == s[1].places) {
+      wide = 0, ++high;
+      if (i + 1 < p.live) p.cut = i + 1, ++cuts;
+    }
   }
   p.stride = p.live > 1 ? address[1] - address[0] : 1;
   for (int i = 1; i < p.live; ++i)
     if (address[i] - address[i - 1] != p.stride) p.stride = 0;
+  if (p.stride)
+    p.cut = LANES;
+  else if (cuts == 1 && s[1].step == 1)
+    p.stride = 1;
   if (p.stride != 1 && p.stride != 2) p.stride = 0;
   return p;
 }
@@ -95,7 +104,12 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
   J h = p.high + (int)high, w = p.wide + (int)wide;
   Mask in = mask_of(within(h, c.size[0]) & within(w, c.size[1]));
   J at = h * (int)c.x_row + w;
-  if (p.stride == 1) {
+  if (p.cut < LANES && p.stride) {
+    const float *from = x + at[0], *second = x + at[p.cut] - p.cut;
+    Mask low = in & first_lanes(p.cut), upper = in & ~low;
+    for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel, second += c.x_channel)
+      *(M *)to = load(from, low) + load(second, upper);
+  } else if (p.stride == 1) {
     const float *from = x + at[0];
     for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel) *(M *)to = load(from, in);
   } else if (p.stride == 2) {
@@ -110,40 +124,49 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
   return bits(in) == (1u << p.live) - 1;
 }
 
-// y = start + a * b over R rows and N vectors of columns; `at` has the offsets in a row of a.
-// `start` may be y. Returns whether a result is nan.
+// y = start + a * b over R rows and N vectors of columns. `at` has the offsets in a row of a; they
+// are consecutive if it is not there. `start` may be y. Returns whether a result is nan, if
+// `checked`.
 template <int R, int N>
 ALWAYS bool tile(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y,
-                 Z y_row, const float *start, Z start_row, const float *bias, Z bias_row) {
+                 Z y_row, const float *start, Z start_row, const float *bias, Z bias_row,
+                 bool checked) {
   M sums[R][N];
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < N; ++v) sums[r][v] = M{};
-#pragma GCC unroll (LANES == 16 ? 2 : 1)
-  for (Z k = 0; k < depth; ++k) {
-    const float *from = a + at[k];
+  auto add = [&](const float *from, Z k) __attribute__((always_inline)) {
     M right[N];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < N; ++v) right[v] = *(const M *)(b + k * COLUMNS + v * LANES);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
       if (r && r % 3 == 0) HIDDEN(from += 3 * a_row);
       M all = from[r % 3 * a_row] - M{};
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < N; ++v) sums[r][v] += all * right[v];
     }
-  }
+  };
+  if (at)
+#pragma GCC unroll (LANES == 16 ? 2 : 1)
+    for (Z k = 0; k < depth; ++k) add(a + at[k], k);
+  else
+#pragma GCC unroll (LANES == 16 ? 2 : 1)
+    for (Z k = 0; k < depth; ++k) add(a + k, k);
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) {
+      M before = start ? *(const M *)(start + r * start_row + v * LANES) : bias[r * bias_row] - M{};
+      *(M *)(y + r * y_row + v * LANES) = sums[r][v] += before;
+    }
+  if (!checked) return false;
   J odd = {};
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < N; ++v) {
-      M before = start ? *(const M *)(start + r * start_row + v * LANES) : bias[r * bias_row] - M{};
-      M all = before + sums[r][v];
-      odd |= (J)(all != all);
-      *(M *)(y + r * y_row + v * LANES) = all;
-    }
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) odd |= (J)(sums[r][v] != sums[r][v]);
   return bits(mask_of(odd));
 }
 
@@ -175,22 +198,59 @@ static float inside(const Convolution &c, const Side *s, const float *x, const f
   return sum;
 }
 
-// The same over all vectors of columns, two at a time.
+// The same over all vectors of columns: two at a time, all of them where there are few rows.
 template <int R, int N>
 ALWAYS bool rows(const float *a, Z a_row, const int *at, const float *b, Z depth, float *y, Z y_row,
-                 const float *start, Z start_row, const float *bias, Z bias_row) {
-  bool odd = false;
-#pragma GCC unroll 2
-  for (int v = 0; v < N; v += 2)
-    odd |= tile<R, N == 1 ? 1 : 2>(a, a_row, at, b + v * LANES, depth, y + v * LANES, y_row,
-                                   start ? start + v * LANES : start, start_row, bias, bias_row);
-  return odd;
+                 const float *start, Z start_row, const float *bias, Z bias_row, bool checked) {
+  if constexpr (N > 2 && R > 2) {
+    bool odd = rows<R, 2>(a, a_row, at, b, depth, y, y_row, start, start_row, bias, bias_row,
+                          checked);
+    return odd | rows<R, N - 2>(a, a_row, at, b + 2 * LANES, depth, y + 2 * LANES, y_row,
+                                start ? start + 2 * LANES : start, start_row, bias, bias_row,
+                                checked);
+  }
+  return tile<R, N>(a, a_row, at, b, depth, y, y_row, start, start_row, bias, bias_row, checked);
 }
 
-// Channels [from, to) at N vectors of positions of an image.
+// The part of x that is gathered next: `n` channels at positions [from, to). It is fetched a bit at
+// a time while a part is multiplied: its lines are far from each other, and the processor does not
+// foresee them.
+struct Ahead {
+  const float *channel, *line;
+  Z channels = 0, rows, row_step, lines, x_channel, row = 0, at = 0;
+
+  Ahead(const Convolution &c, const Side *s, const float *x, Z n, Z from, Z to)
+      : x_channel(c.x_channel) {
+    if (from >= to || !n) return;
+    Z first = place(c, s, from), last = place(c, s, to - 1) + (s[1].taps - 1) * s[1].tap;
+    channel = line = x + smaller(first, last);
+    channels = n, rows = s[0].taps, row_step = s[0].tap * c.x_row;
+    lines = smaller((last > first ? last - first : first - last) / 16 + 2, 32);
+  }
+
+  static MEMBER Z place(const Convolution &c, const Side *s, Z at) {
+    return (at / s[1].places * s[0].step + s[0].from) * c.x_row
+        + at % s[1].places * s[1].step + s[1].from;
+  }
+
+  MEMBER Z size() const { return channels ? channels * rows * lines : 0; }
+
+  MEMBER void fetch(Z count) {
+    for (; count > 0 && channels > 0; --count) {
+      __builtin_prefetch(line + at * 16, 0, 2);
+      if (++at < lines) continue;
+      at = 0, line += row_step;
+      if (++row < rows) continue;
+      row = 0, --channels, line = channel += x_channel;
+    }
+  }
+};
+
+// Channels [from, to) at `count` times N vectors of positions of an image. Where a column is short,
+// there are several such panels: then each row of the result is written in longer parts.
 template <int N>
 static __attribute__((noinline)) void panel(const Convolution &c, const Side *s, Z image, Z from,
-                                            Z to, Z place) {
+                                            Z to, Z place, Z count) {
   float packed[DEPTH * COLUMNS] __attribute__((aligned(64))),
       room[ROWS * COLUMNS] __attribute__((aligned(64)));
   float done[12 * COLUMNS] __attribute__((aligned(64)));
@@ -199,38 +259,60 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
   Z taps = s[0].taps * s[1].taps, most = taps ? WANTED / taps : 0, in = taps ? c.in : 0;
   if (most < 1) most = 1;
   Z passes = (in + most - 1) / most, deep = passes ? (in + passes - 1) / passes : 1;
-  Places p[N];
-  for (int v = 0; v < N; ++v) p[v] = places(c, s, place + v * LANES);
-  Z all = s[0].places * s[1].places, plane = c.result[0] * c.result[1];
-  Z first = image * c.out, end = place + N * LANES < all ? place + N * LANES : all;
-  bool direct = place + N * LANES <= all && !c.transposed && !c.epilogue, odd = false, whole = true;
+  Z all = s[0].places * s[1].places, plane = c.result[0] * c.result[1], first = image * c.out;
+  bool direct = place + count * N * LANES <= all && !c.transposed && !c.epilogue, odd = false,
+       whole = true;
   const float *x = c.x + image * c.x_batch, *w = c.w, *bias = c.bias ? c.bias : &zero;
   float *y = c.y + image * c.out * plane;
-  Z bias_row = c.bias ? 1 : 0, before = 0;
+  Z bias_row = c.bias ? 1 : 0, before = 0, area = c.kernel[0] * c.kernel[1], depth;
+  bool consecutive = !c.transposed && (c.in == 1 || c.w_in == area) &&
+      (c.kernel[0] == 1 || c.w_step[0] == c.kernel[1]) && (c.kernel[1] == 1 || c.w_step[1] == 1);
+  Places p[N];
+  auto look = [&](Z from) {
+    for (int v = 0; v < N; ++v) p[v] = places(c, s, from + v * LANES);
+  };
+  look(place);
   do {
-    Z n = in - before < deep ? in - before : deep, depth = n * taps, tap = 0;
-    for (Z i = 0; i < s[0].taps; ++i)
+    Z n = smaller(in - before, deep);
+    depth = n * taps;
+    for (Z g = 0; g < count; ++g) {
+      if (count > 1) look(place + g * COLUMNS);
+      for (Z i = 0, tap = 0; i < s[0].taps; ++i)
+        for (Z j = 0; j < s[1].taps; ++j, ++tap)
+          for (int v = 0; v < N; ++v)
+            whole &= gather(c, p[v], x + before * c.x_channel, i * s[0].tap, j * s[1].tap, n,
+                            packed + (g * depth + tap) * COLUMNS + v * LANES, taps);
+    }
+    for (Z i = 0, tap = 0; i < s[0].taps && !consecutive; ++i)
       for (Z j = 0; j < s[1].taps; ++j, ++tap) {
-        Z high = i * s[0].tap, wide = j * s[1].tap;
         Z in_w = (i * s[0].weight_step + s[0].weight_from) * c.w_step[0] +
             (j * s[1].weight_step + s[1].weight_from) * c.w_step[1];
-        for (int v = 0; v < N; ++v)
-          whole &= gather(c, p[v], x + before * c.x_channel, high, wide, n,
-                          packed + tap * COLUMNS + v * LANES, taps);
         for (Z k = 0; k < n; ++k) at[k * taps + tap] = (before + k) * c.w_in + in_w;
       }
     bool last = before + deep >= in;
+    Z here = place, further = in - before - n;
+    if (last) here += count * COLUMNS, further = in;
+    Ahead ahead(c, s, last ? x : x + (before + n) * c.x_channel, smaller(further, deep), here,
+                smaller(here + count * COLUMNS, all));
+    Z share = ahead.size() * TALL / (to - from) + 1;
     for (Z m = from; m < to;) {
       float *mine = room + (m - from) * COLUMNS,
             *target = !last ? mine : direct ? y + m * plane + place : c.epilogue ? done : mine;
       Z target_row = direct && last ? plane : COLUMNS, left = to - m;
-      const float *start = before ? mine : nullptr;
+      const float *start = before ? mine : nullptr, *a = consecutive ? w + before * c.w_in : w;
+      ahead.fetch(share);
 #define TAKE(R) \
   if (left >= R) { \
-    odd |= rows<R, N>(w + m * c.w_out, c.w_out, at, packed, depth, target, target_row, start, \
-                      COLUMNS, bias + m * bias_row, bias_row); \
-    if (last && c.epilogue) \
-      c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, place, end); \
+    for (Z g = 0; g < count; ++g) { \
+      odd |= rows<R, N>(a + m * c.w_out, c.w_out, consecutive ? nullptr : at, \
+                        packed + g * depth * COLUMNS, depth, target, target_row, start, COLUMNS, \
+                        bias + m * bias_row, bias_row, last && !whole); \
+      Z column = place + g * COLUMNS, end = smaller(column + N * LANES, all); \
+      if (last && c.epilogue) \
+        c.epilogue(c.buffers, c.numbers, done, first + m, first + m + R, column, end); \
+      else \
+        target += COLUMNS; \
+    } \
     m += R; \
     continue; \
   }
@@ -238,22 +320,35 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
     }
     before += deep;
   } while (before < in);
-  if (!whole && odd && !is_finite(c, w + from * c.w_out, to - from)) {
-    for (Z m = from; m < to; ++m)
-      for (int v = 0; v < N; ++v)
-        for (int i = 0; i < p[v].live; ++i) {
-          float *target = direct ? y + m * plane + p[v].y[i]
-                                 : room + (m - from) * COLUMNS + v * LANES + i;
-          *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) +
-              bias[m * bias_row];
-        }
-    if (c.epilogue) c.epilogue(c.buffers, c.numbers, room, first + from, first + to, place, end);
-  }
+  if (!whole && odd && !is_finite(c, w + from * c.w_out, to - from))
+    for (Z g = 0; g < count; ++g) {
+      Z column = place + g * COLUMNS, end = smaller(column + N * LANES, all);
+      look(column);
+      for (Z m = from; m < to; ++m)
+        for (int v = 0; v < N; ++v)
+          for (int i = 0; i < p[v].live; ++i) {
+            float *target = direct ? y + m * plane + p[v].y[i]
+                                   : room + (m - from) * COLUMNS + v * LANES + i;
+            *target = inside(c, s, x, w + m * c.w_out, p[v].high[i], p[v].wide[i]) +
+                bias[m * bias_row];
+          }
+      if (c.epilogue)
+        c.epilogue(c.buffers, c.numbers, room, first + from, first + to, column, end);
+    }
   for (Z m = from; m < to && !direct && !c.epilogue; ++m)
     for (int v = 0; v < N; ++v) {
       const float *mine = room + (m - from) * COLUMNS + v * LANES;
       for (int i = 0; i < p[v].live; ++i) y[m * plane + p[v].y[i]] = mine[i];
     }
+}
+
+// One panel of as many vectors as there are positions from `place` on, at most N.
+template <int N>
+static void last_panel(const Convolution &c, const Side *s, Z image, Z from, Z to, Z place) {
+  if constexpr (N > 1)
+    if (place + (N - 1) * LANES >= s[0].places * s[1].places)
+      return last_panel<N - 1>(c, s, image, from, to, place);
+  panel<N>(c, s, image, from, to, place, 1);
 }
 
 extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
@@ -275,7 +370,12 @@ extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
   if (c.batch * c.result[0] * c.result[1] * c.out * c.in * c.kernel[0] * c.kernel[1] / kinds
       < SERIAL)
     threads = 1;
-  Z panels = (longest + COLUMNS - 1) / COLUMNS, tasks = c.batch * kinds * panels;
+  // several panels at a time, where the first-level cache holds them
+  Z depth = c.in * c.kernel[0] * c.kernel[1], panels = (longest + COLUMNS - 1) / COLUMNS;
+  Z count = c.transposed ? 1 : smaller(8, DEPTH / depth);
+  while (count > 1 && c.batch * panels < 4 * threads * count) --count;
+  if (count < 1) count = 1;
+  Z groups = (panels + count - 1) / count, tasks = c.batch * kinds * groups;
   Z blocks = (c.out + ROWS - 1) / ROWS;
   while (threads > 1 && tasks * blocks < 4 * threads && c.out / (blocks + 1) >= 24) ++blocks;
   Z height = ((c.out + blocks - 1) / blocks + 11) / 12 * 12;
@@ -283,16 +383,16 @@ extern "C" void convolution_f32(void **buffers, int threads, const Z *n) {
   blocks = (c.out + height - 1) / height;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
   for (Z task = 0; task < tasks * blocks; ++task) {
-    Z panel_at = task % panels, rest = task / panels, block = rest % blocks;
+    Z group = task % groups, rest = task / groups, block = rest % blocks;
     rest /= blocks;
     Z image = rest / kinds;
     const Side *s = sides[rest % kinds];
-    Z from = block * height, to = from + height < c.out ? from + height : c.out;
-    Z place = panel_at * COLUMNS, all = s[0].places * s[1].places;
+    Z from = block * height, to = smaller(from + height, c.out);
+    Z place = group * count * COLUMNS, all = s[0].places * s[1].places;
     if (place >= all) continue;
-    if (all - place > COLUMNS / 2)
-      panel<VECTORS>(c, s, image, from, to, place);
-    else
-      panel<VECTORS / 2>(c, s, image, from, to, place);
+    Z full = smaller(count, (all - place) / COLUMNS);
+    if (full > 0) panel<VECTORS>(c, s, image, from, to, place, full);
+    place += full * COLUMNS;
+    if (full < count && place < all) last_panel<VECTORS>(c, s, image, from, to, place);
   }
 }

@@ -19,13 +19,16 @@ channels, kernel, stride):
     4 16 32 1 4 2 transposed: 191 / 86
     1 32 56 32 3 1, each channel by itself: 65 / 260 (ATen keeps such calls)
 
-With AVX2 and one thread, ATen / graftjit in us, of those that `_pays` decides on:
+With AVX2 and one thread, ATen / graftjit in 10^9 operations a second (of 94), the weights one after
+another out of 60 MB:
 
-    4 1 64 16 3 2: 166 / 81        4 32 16 64 3 2: 256 / 185
-    1 64 56 128 1 2: 410 / 270     1 512 4 512 3 1: 2740 / 1700
-    1 8 32 16 3 1: 69 / 49         8 1 28 32 3 1: 171 / 113
-    4 64 8 32 4 2 transposed: 592 / 465
-    not taken: 8 32 14 64 3 1: 1305 / 1393, 4 16 24 16 5 1: 672 / 875
+    1 64 56 64 3 1: 58 / 56        1 128 28 128 3 1: 66 / 74
+    1 256 14 256 3 1: 56 / 68      1 512 7 512 3 1: 29 / 38
+    1 64 56 256 1 1: 35 / 56       1 256 56 64 1 1: 54 / 64
+    1 16 112 64 1 1: 17 / 45       1 24 56 72 1 1: 51 / 71
+    1 128 56 128 3 2: 58 / 71      1 64 56 128 1 2: 27 / 51
+    1 3 224 16 3 2: 23 / 25        1 3 224 96 4 4: 27 / 43
+    not taken (`_pays`): 1 3 224 64 7 2: 53 / 43, 1 32 256 32 3 1: 66 / 49
 
 The kernel is slower for a few small batches whose columns are gathered lane by lane; O2 detects
 them by measurement. Four images of the same sizes are faster: 1 3 224 64 7 2: 583 / 628, 4 of them
@@ -51,7 +54,7 @@ aten = torch.ops.aten
 SYMBOL, FILE = "convolution_f32", "convolution.h"
 VECTORS = ("avx512", "avx2")  # instruction sets that the kernels are written for
 TAPS = 256  # the most taps of a channel; the kernel has arrays of a fixed size
-SMALL, FEW = 1 << 21, 16  # multiplications, and positions, see `_pays`
+MANY, PAGE = 25, 1024  # taps, and elements of a page, see `_pays`
 PHASES = 64  # the most positions of a transposed convolution modulo its strides
 ADDRESSES = 1 << 31  # the bound of the addresses of one channel, which are int32
 
@@ -65,18 +68,18 @@ def takes(node: Node) -> bool:
 
 
 def _pays(node: Node) -> bool:
-    """With AVX2 the kernel has half the lanes and registers. oneDNN's packing then takes longer
-    than the kernel for small, transposed and strided convolutions, and where few positions read the
-    weight.
+    """With AVX2 the kernel has half the lanes and registers: oneDNN is ahead of it where gathering
+    the image takes long beside the products, for many taps, and for few channels of images whose
+    channels are a multiple of a page apart, which share their places in the caches.
     """
     if hardware.cpu().isa == "avx512" or node.args[6]:
         return True
-    if node.meta.shape[1] < 4 or is_symbolic(node.meta.shape):
+    (_batch, channels, *plane), out = node.args[0].meta.shape, node.meta.shape[1]
+    taps = math.prod(sides(node)["kernel"])
+    if out < 4 or (taps > MANY and max(sides(node)["stride"]) < 4):
         return False
-    work = math.prod(node.meta.shape) * math.prod(node.args[1].meta.shape[1:])
-    few = node.meta.shape[0] * columns(node) <= FEW
-    strided = max(sides(node)["stride"]) > 1
-    return few or work <= SMALL * (4 if strided else 1)
+    pages = math.prod(plane) >= 4 * PAGE and node.args[0].meta.stride[1] % PAGE == 0
+    return not (pages and taps > 1 and channels >= 16 and out <= 64)
 
 
 def plain(node: Node) -> bool:

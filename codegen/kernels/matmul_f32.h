@@ -68,24 +68,14 @@ static __attribute__((noinline)) void rows(const float *a, Z a_row, const float 
 #ifndef __clang__
 // Transpose as many rows as a vector has lanes: pairs are exchanged at distances 1, 2, 4, 8.
 ALWAYS void transpose(F *t) {
-#ifdef __AVX512F__
-  const J low[4] = {{0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30},
-                    {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29},
-                    {0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27},
-                    {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23}};
-#else
-  const J low[3] = {{0, 8, 2, 10, 4, 12, 6, 14}, {0, 1, 8, 9, 4, 5, 12, 13},
-                    {0, 1, 2, 3, 8, 9, 10, 11}};
-#endif
 #pragma GCC unroll 4
-  for (int s = 0; 1 << s < LANES; ++s) {
+  for (int far = 1; far < LANES; far *= 2) {
+    const J low = LANE + ((J)((LANE & far) != 0) & (LANES - far));
     F u[LANES];
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES; ++i) {
-      int far = i ^ (1 << s);
-      u[i] = i & (1 << s) ? __builtin_shuffle(t[far], t[i], low[s] + (1 << s))
-                          : __builtin_shuffle(t[i], t[far], low[s]);
-    }
+    for (int i = 0; i < LANES; ++i)
+      u[i] = i & far ? __builtin_shuffle(t[i ^ far], t[i], low + far)
+                     : __builtin_shuffle(t[i], t[i ^ far], low);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; ++i) t[i] = u[i];
   }
