@@ -46,6 +46,8 @@ _CLOSED = (
 )
 # Of these a weak reference with a callback may be made, and the program may drop them itself.
 _WATCHED = (types.FunctionType, torch.Tensor)
+# Classes of torch's own, whose tensors say where their memory is.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Ends:
@@ -137,12 +139,34 @@ def _may_be_seen(real: Any) -> bool:
         if is_kind(one, _CLOSED):
             if one is real and is_kind(one, _WATCHED) and _seen_itself(one):
                 return True
+            if is_kind(one, torch.Tensor):
+                todo += _parts(one)
             continue
         seen.add(id(one))
         if _seen_itself(one):
             return True
         todo += gc.get_referents(one)
     return False
+
+
+def _parts(tensor: torch.Tensor) -> list[Any]:
+    """What may end with a tensor: its attributes and hooks, and a storage object of the program's.
+
+    Tensors of the same memory have one storage object, which has attributes and may have a class.
+    """
+    parts = [part for part in gc.get_referents(tensor) if not isinstance(part, type)]
+    if type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
+        return parts
+    try:
+        with torch._C.DisableTorchFunction():
+            storage = tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):
+        # A tensor of a transform, which has no memory of its own.
+        return parts
+    ordinary = type(storage) is torch.UntypedStorage and not vars(storage)
+    if not ordinary or weakref.getweakrefcount(storage):
+        parts.append(storage)
+    return parts
 
 
 def _running() -> set[int]:

@@ -288,10 +288,9 @@ def _const(m: Machine, value: Const, name: str) -> Value:
         allowed = name in ATTRIBUTES or name in METHODS or name.startswith("__")
         if hasattr(value.value, name) and not allowed:
             raise Break("GB123", f"attribute {name!r} of a number of numpy's")
-    try:
-        found = getattr(value.value, name)
-    except AttributeError:
-        raise NoAttribute(name, type(value.value).__name__) from None
+    found = containers.compute(lambda: getattr(value.value, name, MISSING))
+    if found is MISSING:
+        raise NoAttribute(name, type(value.value).__name__)
     if callable(found) and not is_kind(found, type):
         return BuiltinMethod(value, name)
     return containers.from_constant(found)

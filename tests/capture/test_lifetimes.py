@@ -373,3 +373,57 @@ def test_a_capture_keeps_no_argument(fn):
             assert found() is None
     finally:
         gc.enable()
+
+
+class Counted:
+    ends = 0
+
+    def __del__(self):
+        Counted.ends += 1
+
+
+class CountedStorage(torch.UntypedStorage):
+    def __del__(self):
+        Counted.ends += 1
+
+
+def with_an_attribute():
+    x = t(3)
+    x.held = Counted()
+    return x
+
+
+def with_a_storage():
+    return torch.tensor(CountedStorage(12))
+
+
+def with_an_attribute_of_its_storage():
+    x = t(3)
+    x.untyped_storage().held = Counted()
+    return x
+
+
+def in_a_list():
+    return [with_an_attribute(), t(2)]
+
+
+def drops(make):
+    one = make()
+    gc.get_threshold()
+    parts = len(one)
+    del one
+    return Counted.ends, parts
+
+
+@pytest.mark.parametrize(
+    "make",
+    [with_an_attribute, with_a_storage, with_an_attribute_of_its_storage, in_a_list],
+)
+def test_what_ends_with_a_tensor(make):
+    run = graftjit.jit(drops)
+    found = []
+    for fn in (drops, run):
+        Counted.ends = 0
+        found.append([fn(make) for _ in range(3)])
+    assert found[0][0][0] == 1
+    assert found[0] == found[1]

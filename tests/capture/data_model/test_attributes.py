@@ -1183,3 +1183,21 @@ def test_an_attribute_is_set_on_a_subclass_of_tensor():
         return x.note
 
     return f, (torch.ones(3).as_subclass(Marked),)
+
+
+@agrees(calls=2)
+def test_what_reading_an_attribute_of_a_constant_raises():
+    def f(x):
+        caught = []
+        for dtype in (torch.quint8, torch.float32):
+            try:
+                caught.append(dtype.is_signed)
+            except RuntimeError as error:
+                caught.append(str(error))
+        try:
+            caught.append(torch.float32.missing)
+        except AttributeError as error:
+            caught.append(str(error))
+        return x + 1, caught
+
+    return f, (torch.ones(2),)
