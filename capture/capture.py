@@ -520,7 +520,7 @@ class _Attempt:
             raise Restart
         record = BreakRecord(stop.code, stop.reason, stop.where, stop.inlined)
         self._only_direct()
-        reason = "a comprehension has a cell of its own" if f.swapped else can_break(code)
+        reason = "a comprehension's variable is in a cell's place" if f.swapped else can_break(code)
         if reason is not None:
             raise PlainFrame("PL203", f"{stop.reason}; {reason}", stop.where)
         self.strict(record)

@@ -115,12 +115,12 @@ def _load_fast(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("LOAD_FAST_CLEAR")
 def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
-    following = f.decoded.instrs[i.index + 1]
-    if (following.op, following.arg) == ("MAKE_CELL", i.arg) and i.arg not in f.locals:
-        # The function's cell; the comprehension has its own.
+    value = dict.pop(f.locals, i.arg, NULL)
+    if value is NULL and i.arg in f.cells and i.arg not in f.without_cell:
+        f.swapped.append(i.arg)
+        f.without_cell.add(i.arg)
         f.push(f.cells[i.arg])
         return
-    value = dict.pop(f.locals, i.arg, NULL)
     # what a break left on the stack: the instruction that takes it may drop it
     if len(m.frames) == 1 and value is not NULL:
         m.let_go(value)
@@ -129,7 +129,7 @@ def _load_fast_clear(m: Machine, f: Frame, i: Instr) -> None:
 
 @handles("MAKE_CELL")
 def _make_cell(m: Machine, f: Frame, i: Instr) -> None:
-    f.swapped.add(i.arg)
+    f.without_cell.discard(i.arg)
     f.cells[i.arg] = Cell(dict.pop(f.locals, i.arg, None))
 
 
@@ -138,8 +138,10 @@ def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
     value = f.stack.pop()
     if len(m.frames) == 1:
         m.let_go(dict.get(f.locals, i.arg))
-    if isinstance(value, Cell) and i.arg in f.swapped:
-        f.swapped.discard(i.arg)
+    if isinstance(value, Cell):
+        f.swapped.remove(i.arg)
+        f.without_cell.discard(i.arg)
+        f.locals.pop(i.arg, None)
         f.cells[i.arg] = value
     elif isinstance(value, Null):
         f.locals.pop(i.arg, None)

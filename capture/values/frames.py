@@ -45,8 +45,10 @@ class Frame:
     yielded: Value | None = None
     # exceptions that a suspended generator is handling
     handling: list[Value] = field(default_factory=list)
-    # Cells that a comprehension replaces by its own.
-    swapped: set[str] = field(default_factory=set)
+    # Names whose cell a comprehension has put on the stack: it has a variable or cell of that name.
+    swapped: list[str] = field(default_factory=list)
+    # Those of them in whose slot there is no cell now.
+    without_cell: set[str] = field(default_factory=set)
     loops: dict[int, Loop] = field(default_factory=dict)  # by the index of its head
     # How many instructions the walk had counted before the current one.
     begun: int = 0

@@ -750,6 +750,76 @@ def test_a_break_in_a_comprehension_with_cells():
     return fn, (torch.ones(2),)
 
 
+@agrees(graphs=1, breaks=0)
+def test_comprehensions_with_variables_named_as_cells():
+    def fn(x):
+        i, held = 2, (lambda: i)
+        seen = [(i, held()) for i in range(i)]
+        inner = [[i + held() for i in range(i)] for i in range(3)]
+        late = [(lambda: i) for i in [i for i in range(i)]]
+        return x + i, seen, inner, [g() for g in late], held()
+
+    return fn, (torch.ones(2),)
+
+
+@agrees()
+def test_a_break_in_a_comprehension_with_a_variable_named_as_a_cell():
+    def fn(x):
+        i, held = 2, (lambda: i)
+        made = [print("made", i, held()) for i in range(i)]
+        return x + i, made, held()
+
+    return fn, (torch.ones(2),)
+
+
+@agrees()
+def test_a_break_before_a_comprehensions_variable_named_as_a_cell_has_a_value():
+    def fn(x, steps):
+        i, held = 2, (lambda: i)
+        made = [i + held() for i in steps()]
+        return x + i, made, held()
+
+    class Steps:
+        def __init__(self):
+            self.left = 3
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            print("step")
+            self.left -= 1
+            if self.left < 0:
+                raise StopIteration
+            return self.left
+
+    return fn, (torch.ones(2), Steps)
+
+
+@agrees(graphs=2)
+def test_a_break_in_a_called_functions_comprehension_with_a_variable_named_as_a_cell():
+    def called(i):
+        held = lambda: i  # noqa: E731
+        return [[print("made", i) or [i for i in range(i)], held()] for i in range(i)], held()
+
+    def fn(x):
+        y = x + 1
+        made = called(2)
+        return y * 2, made
+
+    return fn, (torch.ones(2),)
+
+
+@agrees()
+def test_a_comprehension_in_one_that_has_a_cell_of_the_name():
+    def fn(x):
+        i = 2
+        made = [(lambda: i, [i for i in range(i)], print("made", i)) for i in range(3)]
+        return x + i, [(g(), *more) for g, *more in made], (lambda: i)()
+
+    return fn, (torch.ones(2),)
+
+
 # -- answers that a jump tests ---------------------------------------------------------------------------
 class _Above:
     def __contains__(self, item):
