@@ -18,8 +18,9 @@ from .. import _native
 from ..safe_access import ARRAY_SCALARS
 from .rows import Row
 from .sources import Source
+from .weak_ref import Weak
 
-_native.set_known_types(torch.Size, torch.device, tuple(ARRAY_SCALARS))
+_native.set_known_types(torch.Size, torch.device, tuple(ARRAY_SCALARS), Weak)
 
 
 def _split_dicts_are_watched() -> bool:

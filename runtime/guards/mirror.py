@@ -166,7 +166,7 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "mro_attr": lambda base, key: in_classes(base, key) if is_a(base, type) else MISSING,
     "slot": _slot,
     "grad": lambda base, _key: leaves.gradient(base) if type(base) in leaves.PLAIN else MISSING,
-    "item": item,
+    "item": lambda base, key: item(base, given(key)),
     "key": _nth_key,
     "member": _member,
     "iterated": lambda base, key: next(iter(_native.iterated(base, key)), MISSING),
@@ -313,12 +313,12 @@ _CHECKS: dict[str, Check] = {
     "is": lambda value, expected, _read: value is given(expected),
     "equals": lambda value, expected, _read: same_constant(value, expected),
     "len": lambda value, expected, _read: length_of(value) == expected,
-    "keys": lambda value, expected, _read: equal_keys(value, expected),
+    "keys": lambda value, expected, _read: equal_keys(value, tuple(map(given, expected))),
     "set": lambda value, expected, _read: equal_set(value, expected),
-    "element": lambda value, expected, _read: in_set(value, expected) is True,
-    "no_element": lambda value, expected, _read: in_set(value, expected) is False,
+    "element": lambda value, expected, _read: in_set(value, given(expected)) is True,
+    "no_element": lambda value, expected, _read: in_set(value, given(expected)) is False,
     "no_attr": lambda value, expected, _read: _attr(value, expected) is MISSING,
-    "no_item": lambda value, expected, _read: dict_lacks(value, expected),
+    "no_item": lambda value, expected, _read: dict_lacks(value, given(expected)),
     "no_global": lambda _value, expected, read: dict_lacks(read.frame.globals, expected),
     "no_class_attr": lambda value, expected, _read: in_classes(type(value), expected) is MISSING,
     "no_mro_attr": lambda value, expected, _read: (
@@ -449,7 +449,7 @@ def _show_spec(spec: TensorSpec) -> str:
 
 
 def _show_keys(keys: Any) -> str:
-    return "[" + ", ".join(show(key, 24) for key in itertools.islice(keys, 8)) + "]"
+    return "[" + ", ".join(show(given(key), 24) for key in itertools.islice(keys, 8)) + "]"
 
 
 def _show_number(cls: type, low: int | None, high: int | None) -> str:
@@ -561,8 +561,8 @@ def _distinct_now(_value: Any, row: Row, read: Reader) -> str:
 
 
 _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
-    "element": lambda _value, row, _read: f"without {show(row.expected)}",
-    "no_element": lambda _value, row, _read: f"with {show(row.expected)}",
+    "element": lambda _value, row, _read: f"without {show(given(row.expected))}",
+    "no_element": lambda _value, row, _read: f"with {show(given(row.expected))}",
     "type": lambda value, _row, _read: show(type(value)).removeprefix("class "),
     "len": lambda value, _row, _read: show(length_of(value)),
     "keys": lambda value, _row, _read: (
@@ -570,7 +570,7 @@ _NOW: dict[str, Callable[[Any, Row, Reader], str]] = {
     ),
     "tensor": _tensor_now,
     "no_attr": lambda value, row, _read: show(_attr(value, row.expected)),
-    "no_item": lambda value, row, _read: show(dict_get(value, row.expected)),
+    "no_item": lambda value, row, _read: show(dict_get(value, given(row.expected))),
     "no_global": lambda _value, row, read: show(dict_get(read.frame.globals, row.expected)),
     "no_class_attr": lambda value, row, _read: show(in_classes(type(value), row.expected)),
     "no_mro_attr": lambda value, row, _read: (

@@ -4,8 +4,8 @@ A row states a condition on the value at a source, and the line of the user's pr
 necessary. Rows are ordered: a row that makes a later source safe to read (a type, the presence of a
 key) comes before it. Two implementations run the same rows, without user code (`__eq__`,
 `__hash__`, properties): the native guard program and its Python mirror, `runtime.guards.mirror`.
-Under GRAFTJIT_CHECK=1 both run and must agree. An expected function, class or code object may be
-wrapped in a `weak_ref.Weak`.
+Under GRAFTJIT_CHECK=1 both run and must agree. An expected object that may end before the process
+does may be wrapped in a `weak_ref.Weak`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...ir.dataclass import dataclass, field
+from ..safe_access import is_constant
 from .weak_ref import Gone, given
 
 
@@ -25,7 +26,7 @@ class Source:
     """One step of a path. `kind` is a key of `KINDS`; `base` is None for roots.
 
     Equality compares kind, base and key. Keys are compared by type and value (1 is not True), and
-    tensors by identity. Equal sources share one guard register.
+    objects that are no constants by identity. Equal sources share one guard register.
     """
 
     kind: str
@@ -34,27 +35,33 @@ class Source:
     _hash: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, Source)
-            and self.kind == other.kind
-            and (self.kind == "const" or type(self.key) is type(other.key))
-            and (
-                _meant(self) is _meant(other)
-                if self.kind == "const" or isinstance(self.key, torch.Tensor)
-                else self.key == other.key
-            )
-            and self.base == other.base
-        )
+        if self is other:
+            return True
+        if not isinstance(other, Source) or self.kind != other.kind:
+            return False
+        if self._is_by_identity():
+            same = _meant(self) is _meant(other)
+        else:
+            same = type(self.key) is type(other.key) and self.key == other.key
+        return same and self.base == other.base
 
     def __hash__(self) -> int:
         # Cached: paths are long, and many tables look them up.
         found = self._hash
         if found is None:
-            by_identity = self.kind == "const" or isinstance(self.key, torch.Tensor)
-            key = id(_meant(self)) if by_identity else self.key
+            key = id(_meant(self)) if self._is_by_identity() else self.key
             found = hash((self.kind, key, self.base))
             object.__setattr__(self, "_hash", found)
         return found
+
+    def _is_by_identity(self) -> bool:
+        """Whether the key is an object, held weakly or not, and no constant."""
+        key = self.key
+        if self.kind == "const":
+            return True
+        if self.kind != "item" or type(key) in (int, str):
+            return isinstance(key, torch.Tensor)
+        return bool(type(key).__weakrefoffset__) and not is_constant(key)
 
     @property
     def leads_somewhere(self) -> bool:
@@ -72,7 +79,7 @@ class Source:
         found = known.get(id(self))
         if found is None:
             base = "" if self.base is None else self.base.text(known)
-            key = _WORDS.get(self.kind, _itself)(self.key)
+            key = given(_WORDS.get(self.kind, _itself)(self.key))
             if isinstance(key, torch.Tensor):
                 key = _Named(type(key).__name__)
             found = known[id(self)] = KINDS[self.kind].text.format(base=base, key=key)

@@ -1,4 +1,5 @@
-"""Weak references from entries to the functions, classes, modules and code objects they expect.
+"""Weak references from entries to the functions, classes, modules and code objects they expect, and
+to the program's objects that they know by identity, such as keys of dicts.
 
 In: the rows and input sources from capture. Out: the same rows and sources with a `Weak` in place
 of each such object, so that a cache entry keeps no object alive. A row whose object is gone fails,
@@ -16,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import _native
+from ..safe_access import is_constant
 from .rows import Row
 from .sources import Source
 from .weak_ref import Weak
@@ -24,8 +26,9 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made at run time, so it may be collec
 _WEAK = (types.FunctionType, types.CodeType, _native.Callable)
 # Modules with these names are never collected.
 _LASTING = frozenset({"torch", "numpy", "graftjit"}) | sys.stdlib_module_names
-_BY_OBJECT = ("is", "type", "mro")
+_BY_OBJECT = ("type", "mro")
 _BY_SOURCE = ("same", "distinct", "own_dict")
+_BY_ANY_OBJECT = ("is", "element", "no_element", "no_item")
 
 
 class Holder:
@@ -44,8 +47,15 @@ class Holder:
         if type(value) is tuple:
             items = tuple(map(self.weak, value))
             return value if all(a is b for a, b in zip(items, value, strict=True)) else items
-        if not _may_go(value):
+        return self._weak(value) if _may_go(value) else value
+
+    def any(self, value: Any) -> Any:
+        """The same for a key, an element or an item of the program, which may be any object."""
+        if not type(value).__weakrefoffset__ or is_constant(value) or _lasts(value):
             return value
+        return self._weak(value)
+
+    def _weak(self, value: Any) -> Any:
         found = self._seen.get(id(value))
         if found is None:
             self._keep.append(value)
@@ -63,7 +73,9 @@ class Holder:
                 found = source if held is source.key else Source("const", None, held)
             else:
                 base = self.source(source.base)
-                found = source if base is source.base else Source(source.kind, base, source.key)
+                key = self.any(source.key) if source.kind == "item" else source.key
+                same = base is source.base and key is source.key
+                found = source if same else Source(source.kind, base, key)
             self._keep.append(source)
             self._sources[id(source)] = found
         return found
@@ -72,6 +84,12 @@ class Holder:
         expected = row.expected
         if row.kind in _BY_OBJECT:
             expected = self.weak(expected)
+        elif row.kind == "keys":
+            keys = tuple(map(self.any, expected))
+            held = any(a is not b for a, b in zip(keys, expected, strict=True))
+            expected = keys if held else expected
+        elif row.kind in _BY_ANY_OBJECT:
+            expected = self.any(expected)
         elif row.kind in _BY_SOURCE:
             expected = (
                 tuple(map(self.source, expected))
@@ -105,6 +123,12 @@ def _may_go(value: Any) -> bool:
         # An enum that is also an int supports no weak references.
         return bool(kind.__weakrefoffset__)
     return issubclass(kind, _WEAK)
+
+
+def _lasts(value: Any) -> bool:
+    """Whether the object is one of those that live as long as the process."""
+    known = issubclass(type(value), (type, types.ModuleType, types.BuiltinFunctionType))
+    return known and not _may_go(value)
 
 
 def _stays(module: types.ModuleType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import gc
 import weakref
@@ -427,3 +428,51 @@ def test_what_ends_with_a_tensor(make):
         found.append([fn(make) for _ in range(3)])
     assert found[0][0][0] == 1
     assert found[0] == found[1]
+
+
+# -- objects that guards know by identity ------------------------------------------------------------------
+class Key:
+    pass
+
+
+KNOWN_BY_IDENTITY = {
+    "the steps over a dict": lambda d, k, x: sum(d[each] * x for each in d),
+    "the items of a dict": lambda d, k, x: (x + 1, list(d.items())),
+    "values of a dict": lambda d, k, x: x + sum(d.values()),
+    "a key of a dict": lambda d, k, x: x + d[k],
+    "a key that a dict has": lambda d, k, x: x + (k in d),
+    "a key that a dict lacks": lambda d, k, x: x + d.get(7, 2) + ("key" in d),
+    "a dict that is written": lambda d, k, x: d.update(new=1) or x + d[k],
+    "a copy of a dict": lambda d, k, x: (x + 1, dict(d)),
+    "an element of a set": lambda d, k, x: x + (k in set(d)),
+}
+
+
+@pytest.mark.parametrize("program", KNOWN_BY_IDENTITY.values(), ids=KNOWN_BY_IDENTITY)
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_an_entry_keeps_no_key_of_a_dict_alive(program, kind):
+    run = graftjit.jit(program)
+    for make in (Key, lambda: t(2), torch.nn.ReLU, lambda: type("K", (), {})):
+        key = make()
+        end, held = weakref.ref(key), kind([(key, 2)])
+        wanted = program(kind(held), key, torch.ones(2))
+        for _ in range(2):
+            found = run(held, key, torch.ones(2))
+            assert str(found) == str(wanted)
+        del key, held, found, wanted
+        gc.collect()
+        assert end() is None
+
+
+def test_a_key_of_a_dict_that_is_a_weak_reference_of_the_programs():
+    class Named(weakref.ref):
+        __slots__ = ("__weakref__",)
+
+    of = Key()
+    for kind in (weakref.ref, weakref.KeyedRef, Named):
+        key = kind(of, None, "name") if kind is weakref.KeyedRef else kind(of)
+        held = {key: 2}
+        run = graftjit.jit(lambda x, held: (x + len(list(held)), list(held)))
+        for _ in range(2):
+            assert run(torch.ones(2), held)[1][0] is key
+        assert run.report().recompile_count == 0

@@ -76,11 +76,10 @@ struct Instruction {
     std::vector<int> *registers = nullptr;
 };
 
-// Whether it is a weak reference in place of its referent: a runtime.guards.weak_ref.Weak, not a
-// weakref.ref itself.
-inline bool is_weak(PyObject *key) {
-    return PyWeakref_CheckRef(key) && !PyWeakref_CheckRefExact(key);
-}
+extern PyTypeObject *weak_type;  // runtime.guards.weak_ref.Weak
+
+// Whether it is a weak reference in place of its referent, not a reference of the program's.
+inline bool is_weak(PyObject *key) { return Py_TYPE(key) == weak_type; }
 
 // The elements of an expected set, sorted by hash.
 using Elements = std::vector<std::pair<Py_hash_t, PyObject *>>;

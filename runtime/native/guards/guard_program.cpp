@@ -102,10 +102,13 @@ PyObject *load_slot(Run &run, PyObject *base, PyObject *name) {
     return run.keep(PyMemberDescr_Type.tp_descr_get(descriptor, base, (PyObject *)Py_TYPE(base)));
 }
 
+// The constant of an operation; null if it is gone.
+PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
+
 PyObject *load_item(PyObject *base, const Instruction &at) {
     if (PyDict_Check(base) || Py_TYPE(base) == &PyDictProxy_Type) {
-        PyObject *dict = dict_part(base);
-        return dict == nullptr ? nullptr : dict_find_any(dict, at.key, at.hash);
+        PyObject *dict = dict_part(base), *key = given(at);
+        return dict == nullptr || key == nullptr ? nullptr : dict_find_any(dict, key, at.hash);
     }
     if (Py_TYPE(at.key) != &PyLong_Type || at.number < 0) return nullptr;
     if (PyList_Check(base))
@@ -153,9 +156,6 @@ int in_set(PyObject *value, PyObject *object) {
     if (found < 0) PyErr_Clear();
     return found;
 }
-
-// The constant of an operation; null if it is gone.
-PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
 
 }  // namespace
 
@@ -207,6 +207,12 @@ PyObject *guard_load(Run &run, const Instruction &at) {
 
 namespace {
 
+// Whether a key is the n-th expected one.
+bool is_key(PyObject *key, PyObject *expected, Py_ssize_t n) {
+    PyObject *other = PyTuple_GET_ITEM(expected, n);
+    return is_weak(other) ? key == referent(other) : same_constant(key, other);
+}
+
 // Compares the elements of a set in iteration order.
 bool set_order_holds(PySetObject *set, PyObject *expected) {
     Py_ssize_t i = 0, n = PyTuple_GET_SIZE(expected);
@@ -214,7 +220,7 @@ bool set_order_holds(PySetObject *set, PyObject *expected) {
     for (Py_ssize_t at = 0; at <= set->mask; at++) {
         setentry *element = &set->table[at];
         if (element->key == nullptr || element->hash == -1) continue;
-        if (i >= n || !same_constant(element->key, PyTuple_GET_ITEM(expected, i))) return false;
+        if (i >= n || !is_key(element->key, expected, i)) return false;
         i++;
     }
     return i == n;
@@ -227,7 +233,7 @@ bool all_among(PyObject *dict, PyObject *expected) {
     for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, nullptr); i++) {
         bool found = false;
         for (Py_ssize_t tried = 0; tried < n && !found; tried++)
-            found = same_constant(key, PyTuple_GET_ITEM(expected, (i + tried) % n));
+            found = is_key(key, expected, (i + tried) % n);
         if (!found) return false;
     }
     return true;
@@ -242,10 +248,10 @@ bool keys_hold(PyObject *value, PyObject *expected) {
     if (PyODict_Check(value))
         return all_among(dict, expected) &&
                each_ordered_key(value, [&](Py_ssize_t at, PyObject *each) {
-                   return at < n && same_constant(each, PyTuple_GET_ITEM(expected, at));
+                   return at < n && is_key(each, expected, at);
                });
     while (PyDict_Next(dict, &position, &key, nullptr)) {
-        if (i >= n || !same_constant(key, PyTuple_GET_ITEM(expected, i))) return false;
+        if (i >= n || !is_key(key, expected, i)) return false;
         i++;
     }
     return i == n;
@@ -367,8 +373,8 @@ bool guard_holds(Run &run, const Instruction &at) {
         case NO_ELEMENT: return in_set(value, given(at)) == 0;
         case NO_ATTR: return instance_attribute(value, at.key, at.hash) == nullptr;
         case NO_ITEM: {
-            PyObject *dict = dict_part(value);
-            return dict != nullptr && dict_lacks_any(dict, at.key, at.hash);
+            PyObject *dict = dict_part(value), *key = given(at);
+            return dict != nullptr && key != nullptr && dict_lacks_any(dict, key, at.hash);
         }
         case NO_GLOBAL: return dict_lacks(run.view.globals, at.key, at.hash);
         case NO_CLASS_ATTR: return _PyType_Lookup(Py_TYPE(value), at.key) == nullptr;

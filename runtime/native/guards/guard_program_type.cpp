@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
-PyTypeObject *guard_program_type;
+PyTypeObject *guard_program_type, *weak_type;
 
 namespace {
 
@@ -342,13 +342,15 @@ PyType_Spec guards_spec = {"graftjit.runtime._native.GuardProgram", sizeof(Guard
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
                            guards_slots};
 
-// set_known_types(size=, device=, scalars=): types of torch and numpy for constants
+// set_known_types(size=, device=, scalars=, weak=): types of torch and numpy for constants, and Weak
 PyObject *set_known_types(PyObject *, PyObject *args, PyObject *kwargs) {
-    static const char *names[] = {"size", "device", "scalars", nullptr};
-    PyObject *size, *device, *scalars;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!", (char **)names, &PyType_Type, &size,
-                                     &PyType_Type, &device, &PyTuple_Type, &scalars))
+    static const char *names[] = {"size", "device", "scalars", "weak", nullptr};
+    PyObject *size, *device, *scalars, *weak;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!", (char **)names, &PyType_Type, &size,
+                                     &PyType_Type, &device, &PyTuple_Type, &scalars, &PyType_Type,
+                                     &weak))
         return nullptr;
+    weak_type = (PyTypeObject *)Py_NewRef(weak);
     known.size = (PyTypeObject *)Py_NewRef(size);
     known.device = (PyTypeObject *)Py_NewRef(device);
     known.scalars = Py_NewRef(scalars);
@@ -373,7 +375,7 @@ PyMethodDef module_methods[] = {
     {"look_up", look_up, METH_VARARGS,
      "look_up(dict, key) -> (value,) if found, () if absent, None if only the __eq__ of a key's class could tell"},
     {"set_known_types", (PyCFunction)(void (*)(void))set_known_types, METH_VARARGS | METH_KEYWORDS,
-     "set_known_types(size, device, scalars): torch.Size, torch.device and numpy's scalars, compared by value"},
+     "set_known_types(size, device, scalars, weak): torch.Size, torch.device and numpy's scalars, compared by value, and the class of weak references in guards"},
     {nullptr, nullptr, 0, nullptr}};
 
 PyObject *import_from(const char *module, const char *name) {
