@@ -138,7 +138,9 @@ def _store_fast(m: Machine, f: Frame, i: Instr) -> None:
     value = f.stack.pop()
     if len(m.frames) == 1:
         m.let_go(dict.get(f.locals, i.arg))
-    if isinstance(value, Cell):
+    # The program's own cells are values like others.
+    own = i.arg in f.swapped and (i.arg not in f.without_cell or value is f.cells[i.arg])
+    if own and isinstance(value, Cell):
         f.swapped.remove(i.arg)
         f.without_cell.discard(i.arg)
         f.locals.pop(i.arg, None)

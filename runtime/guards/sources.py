@@ -18,7 +18,7 @@ import torch
 
 from ...ir.dataclass import dataclass, field
 from ..safe_access import is_constant
-from .weak_ref import Gone, given
+from .weak_ref import Gone, Weak, given
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Source:
     def _is_by_identity(self) -> bool:
         """Whether the key is an object, held weakly or not, and no constant."""
         key = self.key
-        if self.kind == "const":
+        if self.kind == "const" or type(key) is Weak or isinstance(key, torch.Tensor):
             return True
         if self.kind != "item" or type(key) in (int, str):
-            return isinstance(key, torch.Tensor)
+            return False
         return bool(type(key).__weakrefoffset__) and not is_constant(key)
 
     @property
