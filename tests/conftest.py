@@ -69,7 +69,7 @@ def our_products() -> Iterator[None]:
     from graftjit.runtime.process import hardware as device
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device, "slow_mkl", lambda: device.cpu().isa in ("avx512", "avx2"))
+        patch.setattr(device, "slow_mkl", lambda: device.cpu().isa in device.VECTORS)
         yield
 
 

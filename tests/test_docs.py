@@ -148,7 +148,7 @@ def test_environment_variables_are_in_their_page() -> None:
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="pages show what Python 3.11 prints")
 def test_programs_of_a_page_print_what_the_page_says(path: Path) -> None:
     """If this fails and what is printed is right: python tools/doc_blocks.py --update PAGE"""
-    if path.stem in OF_PRODUCTS and hardware.cpu().isa not in ("avx512", "avx2"):
+    if path.stem in OF_PRODUCTS and hardware.cpu().isa not in hardware.VECTORS:
         pytest.skip("the page shows a product by our kernel, which needs AVX-512 or AVX2")
     seen = BLOCKS["differences"](path)
     assert not seen, "\n\n".join(seen)

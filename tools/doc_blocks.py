@@ -157,7 +157,7 @@ def run_here(name: str) -> int:
     from graftjit.runtime.process import hardware as device
 
     # On Intel's processors products are MKL's; the pages show those of all others.
-    device.slow_mkl = lambda: device.cpu().isa in ("avx512", "avx2")
+    device.slow_mkl = lambda: device.cpu().isa in device.VECTORS
     rows = json.load(sys.stdin)
     module = types.ModuleType(name)
     module.__file__ = f"{name}.py"

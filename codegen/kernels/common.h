@@ -14,6 +14,28 @@ typedef int I __attribute__((vector_size(64)));
 
 ALWAYS Z smaller(Z a, Z b) { return a < b ? a : b; }
 
+// The part of an operand that is read next: `outer` times `inner` rows of `lines` lines. It is
+// fetched a bit at a time while another part is multiplied: its rows are far from each other, and
+// the processor does not foresee them.
+struct Ahead {
+  const float *from;
+  Z outer, outer_step, inner, inner_step, lines;
+  const float *row = from;
+  Z at = 0, line = 0;
+
+  MEMBER Z left() const { return outer * inner * lines; }
+
+  MEMBER void fetch(Z count) {
+    for (; count > 0 && outer > 0; --count) {
+      __builtin_prefetch(row + line * 16, 0, 2);
+      if (++line < lines) continue;
+      line = 0, row += inner_step;
+      if (++at < inner) continue;
+      at = 0, --outer, row = from += outer_step;
+    }
+  }
+};
+
 // Rows [first, last), counted over all batches, and columns [from, to) of a result; a row of the
 // tile holds 32.
 template <class T>

@@ -44,7 +44,7 @@ struct Places {
   int y[LANES];
   int live;
   int stride;  // of the addresses: 1, 2, or 0 for any other
-  int cut;     // where the second of two rows begins, each of stride 1; LANES: in one row
+  int cut;     // where the second of two rows of stride 1 begins; LANES: there is none
 };
 
 static Side side(const Convolution &c, int d, Z phase) {
@@ -89,10 +89,7 @@ static Places places(const Convolution &c, const Side *s, Z from) {
   p.stride = p.live > 1 ? address[1] - address[0] : 1;
   for (int i = 1; i < p.live; ++i)
     if (address[i] - address[i - 1] != p.stride) p.stride = 0;
-  if (p.stride)
-    p.cut = LANES;
-  else if (cuts == 1 && s[1].step == 1)
-    p.stride = 1;
+  if (p.stride || cuts != 1 || s[1].step != 1) p.cut = LANES;
   if (p.stride != 1 && p.stride != 2) p.stride = 0;
   return p;
 }
@@ -104,7 +101,7 @@ ALWAYS bool gather(const Convolution &c, const Places &p, const float *x, Z high
   J h = p.high + (int)high, w = p.wide + (int)wide;
   Mask in = mask_of(within(h, c.size[0]) & within(w, c.size[1]));
   J at = h * (int)c.x_row + w;
-  if (p.cut < LANES && p.stride) {
+  if (p.cut < LANES) {
     const float *from = x + at[0], *second = x + at[p.cut] - p.cut;
     Mask low = in & first_lanes(p.cut), upper = in & ~low;
     for (Z k = 0; k < n; ++k, to += step * COLUMNS, from += c.x_channel, second += c.x_channel)
@@ -212,39 +209,18 @@ ALWAYS bool rows(const float *a, Z a_row, const int *at, const float *b, Z depth
   return tile<R, N>(a, a_row, at, b, depth, y, y_row, start, start_row, bias, bias_row, checked);
 }
 
-// The part of x that is gathered next: `n` channels at positions [from, to). It is fetched a bit at
-// a time while a part is multiplied: its lines are far from each other, and the processor does not
-// foresee them.
-struct Ahead {
-  const float *channel, *line;
-  Z channels = 0, rows, row_step, lines, x_channel, row = 0, at = 0;
-
-  Ahead(const Convolution &c, const Side *s, const float *x, Z n, Z from, Z to)
-      : x_channel(c.x_channel) {
-    if (from >= to || !n) return;
-    Z first = place(c, s, from), last = place(c, s, to - 1) + (s[1].taps - 1) * s[1].tap;
-    channel = line = x + smaller(first, last);
-    channels = n, rows = s[0].taps, row_step = s[0].tap * c.x_row;
-    lines = smaller((last > first ? last - first : first - last) / 16 + 2, 32);
-  }
-
-  static MEMBER Z place(const Convolution &c, const Side *s, Z at) {
+// Fetches `n` channels of x at positions [from, to).
+static Ahead ahead_of(const Convolution &c, const Side *s, const float *x, Z n, Z from, Z to) {
+  if (from >= to) n = 0, to = from + 1;
+  auto place = [&](Z at) {
     return (at / s[1].places * s[0].step + s[0].from) * c.x_row
         + at % s[1].places * s[1].step + s[1].from;
-  }
-
-  MEMBER Z size() const { return channels ? channels * rows * lines : 0; }
-
-  MEMBER void fetch(Z count) {
-    for (; count > 0 && channels > 0; --count) {
-      __builtin_prefetch(line + at * 16, 0, 2);
-      if (++at < lines) continue;
-      at = 0, line += row_step;
-      if (++row < rows) continue;
-      row = 0, --channels, line = channel += x_channel;
-    }
-  }
-};
+  };
+  Z first = place(from), last = place(to - 1) + (s[1].taps - 1) * s[1].tap;
+  Z length = last > first ? last - first : first - last;
+  return {x + smaller(first, last), n, c.x_channel, s[0].taps, s[0].tap * c.x_row,
+          smaller(length / 16 + 2, 32)};
+}
 
 // Channels [from, to) at `count` times N vectors of positions of an image. Where a column is short,
 // there are several such panels: then each row of the result is written in longer parts.
@@ -292,9 +268,9 @@ static __attribute__((noinline)) void panel(const Convolution &c, const Side *s,
     bool last = before + deep >= in;
     Z here = place, further = in - before - n;
     if (last) here += count * COLUMNS, further = in;
-    Ahead ahead(c, s, last ? x : x + (before + n) * c.x_channel, smaller(further, deep), here,
-                smaller(here + count * COLUMNS, all));
-    Z share = ahead.size() * TALL / (to - from) + 1;
+    Ahead ahead = ahead_of(c, s, last ? x : x + (before + n) * c.x_channel, smaller(further, deep),
+                           here, smaller(here + count * COLUMNS, all));
+    Z share = ahead.left() * TALL / (to - from) + 1;
     for (Z m = from; m < to;) {
       float *mine = room + (m - from) * COLUMNS,
             *target = !last ? mine : direct ? y + m * plane + place : c.epilogue ? done : mine;

@@ -52,7 +52,6 @@ from ..loops.extents import positive
 
 aten = torch.ops.aten
 SYMBOL, FILE = "convolution_f32", "convolution.h"
-VECTORS = ("avx512", "avx2")  # instruction sets that the kernels are written for
 TAPS = 256  # the most taps of a channel; the kernel has arrays of a fixed size
 MANY, PAGE = 25, 1024  # taps, and elements of a page, see `_pays`
 PHASES = 64  # the most positions of a transposed convolution modulo its strides
@@ -87,7 +86,7 @@ def plain(node: Node) -> bool:
     images over one or two dimensions, with contiguous rows and result; only the batch size may be
     symbolic.
     """
-    if node.target is not aten.convolution.default or hardware.cpu().isa not in VECTORS:
+    if node.target is not aten.convolution.default or hardware.cpu().isa not in hardware.VECTORS:
         return False
     if len(node.args) != 9:
         return False  # called by keywords

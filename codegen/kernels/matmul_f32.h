@@ -105,24 +105,11 @@ static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
     for (Z j = 0; j < COLUMNS; ++j) to[k * COLUMNS + j] = j < columns ? w[j * w_n + k * w_k] : 0.0f;
 }
 
-// The part of w that is packed next. While the rows of x are multiplied, it is fetched a bit at a
-// time: its lines are far from each other, and the processor does not foresee them.
-struct Ahead {
-  const float *w;
-  Z row, lines, left, at = 0;
-
-  Ahead(const Product<float> &p, const float *w, Z columns, Z depth) : w(w) {
-    bool along = p.w_k == 1;
-    row = along ? p.w_n : p.w_k;
-    lines = ((along ? depth : columns) + 15) / 16;
-    left = lines * (along ? columns : depth);
-  }
-
-  MEMBER void fetch(Z count) {
-    for (; count > 0 && at < left; --count, ++at)
-      __builtin_prefetch(w + at / lines * row + at % lines * 16, 0, 2);
-  }
-};
+// Fetches a panel, or a part of one.
+static Ahead ahead_of(const Product<float> &p, const float *w, Z columns, Z depth) {
+  if (p.w_k == 1) return {w, columns, p.w_n, 1, 0, (depth + 15) / 16};
+  return {w, depth, p.w_k, 1, 0, (columns + 15) / 16};
+}
 
 // Rows [from, to) of the panel of columns that begins at j.
 static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
@@ -139,9 +126,9 @@ static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
     Z depth = smaller(p.k - k, deep), further = smaller(p.k - k - depth, deep);
     bool last = p.epilogue && !further;
     pack(w + k * p.w_k, p.w_n, p.w_k, columns, depth, packed);
-    Ahead ahead = further ? Ahead(p, w + (k + depth) * p.w_k, columns, further)
-                          : Ahead(p, w + COLUMNS * p.w_n, beside, smaller(p.k, deep));
-    Z share = ahead.left * TALL / (to - from) + 1;
+    Ahead ahead = further ? ahead_of(p, w + (k + depth) * p.w_k, columns, further)
+                          : ahead_of(p, w + COLUMNS * p.w_n, beside, smaller(p.k, deep));
+    Z share = ahead.left() * TALL / (to - from) + 1;
     for (Z m = from; m < to;) {
       const float *a = x + m * p.x_row + k, *start = k ? y + m * y_row : bias + m * p.bias_row;
       float *target = last ? done : y + m * y_row;
@@ -150,7 +137,8 @@ static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
 #define TAKE(R) \
   if (left >= R) { \
     rows<R>(a, p.x_row, packed, depth, target, y_row, start, start_row, columns); \
-    if (last) p.epilogue(p.buffers, p.numbers, done, batch * p.m + m, batch * p.m + m + R, j, j + columns); \
+    Z first = batch * p.m + m; \
+    if (last) p.epilogue(p.buffers, p.numbers, done, first, first + R, j, j + columns); \
     m += R; \
     continue; \
   }

@@ -45,8 +45,7 @@ class Holder:
     def weak(self, value: Any) -> Any:
         """A `Weak` for the value, or the value itself if it lives as long as the process."""
         if type(value) is tuple:
-            items = tuple(map(self.weak, value))
-            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+            return _each(self.weak, value)
         return self._weak(value) if _may_go(value) else value
 
     def any(self, value: Any) -> Any:
@@ -85,9 +84,7 @@ class Holder:
         if row.kind in _BY_OBJECT:
             expected = self.weak(expected)
         elif row.kind == "keys":
-            keys = tuple(map(self.any, expected))
-            held = any(a is not b for a, b in zip(keys, expected, strict=True))
-            expected = keys if held else expected
+            expected = _each(self.any, expected)
         elif row.kind in _BY_ANY_OBJECT:
             expected = self.any(expected)
         elif row.kind in _BY_SOURCE:
@@ -123,6 +120,12 @@ def _may_go(value: Any) -> bool:
         # An enum that is also an int supports no weak references.
         return bool(kind.__weakrefoffset__)
     return issubclass(kind, _WEAK)
+
+
+def _each(hold: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `hold` gives for each; the same tuple if it changes none."""
+    held = tuple(map(hold, values))
+    return values if all(a is b for a, b in zip(held, values, strict=True)) else held
 
 
 def _lasts(value: Any) -> bool:

@@ -87,6 +87,10 @@ def compiler_version(compiler: Compiler) -> str:
     return lines[0] if lines else f"{compiler.path} (prints nothing, exit status {done.returncode})"
 
 
+# instruction sets that the fixed kernels are written for, see codegen/kernels
+VECTORS = ("avx512", "avx2")
+
+
 @dataclass(frozen=True, slots=True)
 class Cpu:
     """The processor. `isa` is the widest vector instruction set for kernels, `vector_bits` its
@@ -140,7 +144,7 @@ def slow_mkl() -> bool:
     too late.
     """
     vendor = _first_processor().get("vendor_id", "GenuineIntel")
-    other = cpu().isa in ("avx512", "avx2") and vendor != "GenuineIntel"
+    other = cpu().isa in VECTORS and vendor != "GenuineIntel"
     return other and bool(torch.backends.mkl.is_available())
 
 

@@ -23,7 +23,7 @@ from ..symbolic import check_open
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(
-    device.cpu().isa not in ("avx512", "avx2"),
+    device.cpu().isa not in device.VECTORS,
     reason="the kernels are written for AVX-512 and AVX2",
 )
 

@@ -20,7 +20,7 @@ from ..symbolic import check_open
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(
-    device.cpu().isa not in convolutions.VECTORS,
+    device.cpu().isa not in device.VECTORS,
     reason="the kernel is written for AVX-512 and AVX2",
 )
 

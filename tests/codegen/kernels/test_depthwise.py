@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import graftjit
-from graftjit.codegen.kernels import convolution, depthwise
+from graftjit.codegen.kernels import depthwise
 from graftjit.runtime.process import hardware as device
 
 from ..harness import check_launches, launched, make, threads
@@ -20,7 +20,7 @@ from ..symbolic import check_open
 
 T = torch.Tensor
 pytestmark = pytest.mark.skipif(
-    device.cpu().isa not in convolution.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
+    device.cpu().isa not in device.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
 )
 
 

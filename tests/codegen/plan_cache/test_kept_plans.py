@@ -259,8 +259,8 @@ def test_what_torch_is_set_to_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> 
         finally:
             change(usual)
         assert key_of(graph) == before
-    narrow = device.slow_mkl()
-    monkeypatch.setattr(device, "slow_mkl", lambda: not narrow)
+    slow = device.slow_mkl()
+    monkeypatch.setattr(device, "slow_mkl", lambda: not slow)
     assert key_of(graph) != before
 
 

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 import graftjit
 from graftjit import JitConfig, jit
 from graftjit.codegen.build import cxx as build
-from graftjit.codegen.kernels import convolution
 from graftjit.codegen.programs.shadow import differs
 from graftjit.codegen.tuning import library_calls as tune_products
 from graftjit.codegen.tuning import timing as clock
@@ -171,7 +170,7 @@ def test_a_real_race_gives_a_time_for_each(monkeypatch):
 
 
 @pytest.mark.skipif(
-    device.cpu().isa not in convolution.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
+    device.cpu().isa not in device.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
 )
 @pytest.mark.parametrize("way", ["kernel", "library"])
 @pytest.mark.parametrize("fn", [F.conv2d, F.conv_transpose2d])
@@ -190,7 +189,7 @@ def _covered(made):
 
 
 @pytest.mark.skipif(
-    device.cpu().isa not in convolution.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
+    device.cpu().isa not in device.VECTORS, reason="the kernel is written for AVX-512 and AVX2"
 )
 def test_a_convolution_is_timed_and_remembered(store, monkeypatch):
     given = [torch.randn(1, 16, 24, 24), torch.randn(16, 16, 3, 3), torch.randn(16)]
