@@ -143,10 +143,11 @@ def _all_compare_safely(keys: Any) -> bool:
 def _look_up(value: Any, key: Any) -> tuple[Any, ...] | None:
     """(value[key],) or (); None if only the `__eq__` of a key's class could decide."""
     held = dict(value) if builtin_part(value) is types.MappingProxyType else value
-    if type(key) in _HASHES_SAFELY and not _all_compare_safely(dict.keys(held)):
+    simple = type(key) in _HASHES_SAFELY
+    if is_a(key, tuple) or (simple and not _all_compare_safely(dict.keys(held))):
         # look_up compares the hashes stored in the dict
         return _native.look_up(held, key)
-    if type(key) in _HASHES_SAFELY:
+    if simple:
         return (dict.__getitem__(held, key),) if dict.__contains__(held, key) else ()
     items = dict.items(held)
     return next(((found,) for name, found in items if same_constant(name, key)), ())

@@ -21,12 +21,22 @@ import torch
 
 from ...runtime._native import look_up
 from ...runtime.guards.sources import Source
+from ...runtime.guards.weak_rows import lasts
 from ...runtime.safe_access import in_classes
 from ..breaks import Break, Thrown
 from ..exact_type import is_kind
 from .symbolic_numbers import SymbolicNumber, as_sequence
 from .value import UNREAD, Array, Const, Dict, DictView, Obj, Sequence, Set, Slice, Tensor, Value
-from .wrap import CONST_TYPES, freeze, item_of, own_text, sequence_item, sequence_items
+from .wrap import (
+    CONST_TYPES,
+    compares_by_value,
+    freeze,
+    item_of,
+    own_text,
+    same_object,
+    sequence_item,
+    sequence_items,
+)
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -343,10 +353,7 @@ def dict_get(m: Machine, value: Dict, frozen: Any) -> Value | None:
     if looked is None:
         raise Break("GB137", "a dict with keys whose equality is a matter of their class")
     if not looked:
-        if not isinstance(key, str):
-            open_dict(m, value)
-        else:
-            m.guard("no_item", value.source, key)
+        m.guard("no_item", value.source, key)
         return None
     asked = m.heap.known.get(id(key)) if frozen[0] == "object" else None
     if asked is not None and asked.source is not None:
@@ -362,19 +369,38 @@ def refuse_tuple(value: Dict, key: Value) -> None:
     real = key.origin if isinstance(key, Sequence) and key.cls is tuple else None
     if type(real) is not tuple or value.origin is None or value.opened or value.items:
         return
-    if _hashes_by_itself(real) and look_up(value.origin, real):
+    if not _is_fixed(real) and _hashes_by_itself(real) and look_up(value.origin, real):
         raise Break("GB122", "look-up of an object key in a dict of the caller")
+
+
+def _is_fixed(key: Any) -> bool:
+    """Whether a guard may hold the key: it is made of constants and lasting objects."""
+    if is_kind(key, tuple):
+        return all(map(_is_fixed, key))
+    return type(key) in CONST_TYPES or compares_by_value(key) or lasts(key)
 
 
 def _real_key(m: Machine, value: Dict, frozen: Any) -> Any:
     if frozen[0] == "const":
         return frozen[1]
+    if frozen[0] == "tuple":
+        parts = tuple(_real_part(m, value, part) for part in frozen[1])
+        return UNREAD if any(part is UNREAD for part in parts) else parts
     if frozen[0] == "object":
         wanted, asked = frozen[1], m.heap.known.get(frozen[1])
         if isinstance(asked, Tensor):  # known by its ghost
             wanted = id(asked.origin)
         return next((key for key in dict.keys(value.origin) if id(key) == wanted), UNREAD)
     return UNREAD
+
+
+def _real_part(m: Machine, value: Dict, frozen: Any) -> Any:
+    """An item of a tuple that is a key."""
+    if frozen[0] != "object":
+        return _real_key(m, value, frozen)
+    items = (item for key in dict.keys(value.origin) if type(key) is tuple for item in key)
+    found = next((item for item in items if id(item) == frozen[1]), UNREAD)
+    return found if _is_fixed(found) else UNREAD
 
 
 def dict_set(m: Machine, value: Dict, key: Value, item: Value) -> None:
@@ -415,6 +441,9 @@ def read_key(m: Machine, key: Value) -> Value:
             raise raises("TypeError: unhashable type: 'list'")
         for item in sequence_items(m, key):
             read_key(m, item)
+    elif isinstance(key, Obj) and compares_by_value(key.value):
+        if key.source is not None and not _is_of_a_key(key.source):
+            same_object(m, key)
     elif isinstance(key, (Obj, Tensor)) and key.source is not None and key not in m.journal.keys:
         if isinstance(key, Tensor) and any(
             isinstance(k, Tensor) and share(k, key) for k in m.journal.keys
@@ -425,6 +454,13 @@ def read_key(m: Machine, key: Value) -> Value:
             for name in ("__hash__", "__eq__"):
                 m.class_attribute(key, name)
     return key
+
+
+def _is_of_a_key(source: Source) -> bool:
+    """Whether this is a key of a dict of the caller, or an item of one: "keys" guards it."""
+    while source.kind == "item" and source.base is not None:
+        source = source.base
+    return source.kind == "key"
 
 
 def share(left: Tensor, right: Tensor) -> bool:
@@ -582,9 +618,4 @@ def has_key(m: Machine, value: Dict, key: Value) -> bool:
             return found
     refuse_tuple(value, key)
     frozen = freeze(read_key(m, key))
-    if not value.opened and frozen[0] == "const" and frozen not in value.items:
-        name = frozen[1]
-        if isinstance(name, str) and look_up(value.origin, name) == ():
-            m.guard("no_item", value.source, name)
-            return False
     return dict_get(m, value, frozen) is not None

@@ -495,21 +495,61 @@ MAKERS: dict[type, Callable[[Any, Any, Source], Value]] = {
 }
 
 
+# The value of an object as one of the builtin type itself, by no method of the object's class.
+_PLAIN: dict[Any, Callable[[Any], Any]] = {
+    int: lambda value: int.__add__(value, 0),
+    float: lambda value: float.__add__(value, 0.0),
+    complex: lambda value: complex.__add__(value, 0j),
+    str: str.__str__,
+    bytes: lambda value: bytes.__add__(value, b""),
+}
+
+
+def _compares_as(cls: type, base: type) -> bool:
+    """Whether a class has the hash and equality of this builtin type."""
+    return issubclass(cls, base) and all(
+        in_classes(cls, name) is base.__dict__[name] for name in ("__hash__", "__eq__")
+    )
+
+
+def _plain_type(cls: type) -> type | None:
+    return next((base for base in _PLAIN if _compares_as(cls, base)), None)
+
+
+def compares_by_value(value: Any) -> bool:
+    """Whether a dict takes the object for the number, text or bytes that it is: an IntEnum's
+    member, an object of a class derived from str."""
+    return _plain_type(type(value)) is not None
+
+
+def _freeze_constant(value: Any) -> Any:
+    if isinstance(value, tuple):  # torch.Size too equals a tuple
+        return ("tuple", tuple(map(_freeze_constant, value)))
+    if isinstance(value, frozenset):
+        return ("frozenset", frozenset(map(_freeze_constant, value)))
+    if is_kind(value, np.generic):
+        value = value.item()  # it has the hash and equality of Python's number
+    if isinstance(value, (float, complex)) and value != value:
+        raise Break("GB137", "a key that is nan, which is equal to itself alone")
+    return ("const", value)
+
+
 def freeze(value: Value) -> Any:
     """A dict key by type and value: 1, 1.0 and True are one key, as in Python.
 
     Constants compare by value as in Python's dicts, objects by identity.
     """
     if isinstance(value, Const):
-        # It has the hash and equality of Python's number.
-        number = is_kind(value.value, np.generic)
-        if is_kind(value.value, float) and value.value != value.value:
-            raise Break("GB137", "a key that is nan, which is equal to itself alone")
-        return ("const", value.value.item() if number else value.value)
-    if isinstance(value, Sequence) and value.cls is tuple:
+        return _freeze_constant(value.value)
+    if isinstance(value, Sequence) and _compares_as(value.cls, tuple):
         return ("tuple", tuple(freeze(item) for item in value.items))
+    if isinstance(value, Set) and value.cls is frozenset:
+        return ("frozenset", frozenset(value.items))
     if isinstance(value, Obj):
         kind = type(value.value)
+        if compares_by_value(value.value):
+            pin(value)
+            return _freeze_constant(_PLAIN[_plain_type(kind)](value.value))
         by_value = is_kind(value.value, (int, float, complex, str, bytes, tuple, frozenset))
         own = is_kind(value.value, enum.Enum) and in_classes(kind, "__eq__") is not _SAME
         pinned = is_kind(value.value, IDENTITY_TYPES) and not by_value and not own

@@ -59,7 +59,7 @@ ROW_KINDS: dict[str, str] = {
     "no_element": "the set at source lacks the object in expected, which hashes by identity",
     "no_attr": "the instance dict of value lacks the name in expected (true if there is no"
     " instance dict)",
-    "no_item": "the dict at source lacks the key in expected (exact str keys)",
+    "no_item": "the dict at source lacks the key in expected",
     "no_global": "f_globals lacks the name in expected (source is None)",
     "no_class_attr": "no class along type(value).__mro__ has the name in expected in its dict",
     "no_mro_attr": "value is a class: no class along its __mro__ has the name in expected in its"

@@ -50,7 +50,7 @@ class Holder:
 
     def any(self, value: Any) -> Any:
         """The same for a key, an element or an item of the program, which may be any object."""
-        if not type(value).__weakrefoffset__ or is_constant(value) or _lasts(value):
+        if not type(value).__weakrefoffset__ or is_constant(value) or lasts(value):
             return value
         return self._weak(value)
 
@@ -128,7 +128,7 @@ def _each(hold: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, ...
     return values if all(a is b for a, b in zip(held, values, strict=True)) else held
 
 
-def _lasts(value: Any) -> bool:
+def lasts(value: Any) -> bool:
     """Whether the object is one of those that live as long as the process."""
     known = issubclass(type(value), (type, types.ModuleType, types.BuiltinFunctionType))
     return known and not _may_go(value)

@@ -50,9 +50,9 @@ uint64_t of_value(uint64_t hash, PyObject *value, int depth) {
     if (value == nullptr) return mix(hash, 1);
     hash = mix(hash, (uint64_t)Py_TYPE(value));
     if (tensor_is_plain(value)) return of_tensor(hash, value);
-    if (hashes_safely(value)) return mix(hash, (uint64_t)PyObject_Hash(value));
     if (PyTuple_CheckExact(value) || PyList_CheckExact(value) || PyDict_CheckExact(value))
         return of_container(hash, value, depth);
+    if (hashes_safely(value)) return mix(hash, (uint64_t)PyObject_Hash(value));
     return mix(hash, (uint64_t)value);
 }
 

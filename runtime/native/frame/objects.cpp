@@ -1,5 +1,6 @@
 #include "frame/objects.h"
 
+#include <algorithm>
 #include <cstring>
 
 KnownTypes known;
@@ -29,32 +30,57 @@ bool same_text(PyObject *left, PyObject *right) {
     return memcmp(PyUnicode_DATA(left), PyUnicode_DATA(right), length * PyUnicode_KIND(left)) == 0;
 }
 
-bool is_number(PyTypeObject *type) {
-    return type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type ||
-           type == &PyComplex_Type;
+// What decides hash and equality of a key: the methods of one builtin type, or others.
+enum class Compares { by_text, by_number, by_bytes, by_items, by_device, by_identity, otherwise };
+
+bool compares_as(PyTypeObject *type, const PyTypeObject &base) {
+    return type->tp_richcompare == base.tp_richcompare && type->tp_hash == base.tp_hash;
 }
 
-// Whether keys of builtin types are equal as in a dict (1 == True == 1.0, as in Python).
-bool equal_keys(PyObject *left, PyObject *right) {
-    if (left == right) return true;
-    PyTypeObject *left_type = Py_TYPE(left), *right_type = Py_TYPE(right);
-    if (left_type == &PyUnicode_Type)
-        return right_type == &PyUnicode_Type && same_text(left, right);
-    bool comparable = is_number(left_type) ? is_number(right_type)
-                                           : left_type == right_type && left_type == &PyBytes_Type;
-    if (!comparable) return false;
-    int equal = PyObject_RichCompareBool(left, right, Py_EQ);
-    if (equal < 0) PyErr_Clear();
-    return equal > 0;
-}
-
-// Whether a key certainly differs from another key of equal hash that `equal_keys` distinguishes,
-// because builtin code compares both. For any other type Python would call the user's __eq__.
-bool compares_safely(PyObject *key) {
+Compares comparison_of(PyObject *key) {
     PyTypeObject *type = Py_TYPE(key);
-    return hashes_safely(key) || type == &PyTuple_Type || type == &PyFrozenSet_Type ||
-           (type->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
-            type->tp_hash == PyBaseObject_Type.tp_hash);
+    if (compares_as(type, PyUnicode_Type)) return Compares::by_text;
+    for (const PyTypeObject *number : {&PyLong_Type, &PyFloat_Type, &PyComplex_Type})
+        if (compares_as(type, *number)) return Compares::by_number;
+    if (compares_as(type, PyBytes_Type)) return Compares::by_bytes;
+    if (compares_as(type, PyTuple_Type)) return Compares::by_items;
+    if (type == known.device) return Compares::by_device;
+    // None has a hash of its own since Python 3.12.
+    bool by_identity = key == Py_None || compares_as(type, PyBaseObject_Type);
+    return by_identity ? Compares::by_identity : Compares::otherwise;
+}
+
+enum class Equality { equal, different, unknown };
+
+Equality equal_keys(PyObject *left, PyObject *right);
+
+// Python compares the items of two tuples in order, up to the first pair that differs.
+Equality equal_items(PyObject *left, PyObject *right) {
+    Py_ssize_t n = PyTuple_GET_SIZE(left), m = PyTuple_GET_SIZE(right);
+    for (Py_ssize_t i = 0; i < std::min(n, m); i++) {
+        Equality each = equal_keys(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i));
+        if (each != Equality::equal) return each;
+    }
+    return n == m ? Equality::equal : Equality::different;
+}
+
+// Whether a dict takes two keys of equal hash for one (1 == True == 1.0, as in Python); unknown
+// where a method of another class than the builtin ones decides.
+Equality equal_keys(PyObject *left, PyObject *right) {
+    if (left == right) return Equality::equal;
+    Compares how = comparison_of(left), other = comparison_of(right);
+    if (how == Compares::otherwise || other == Compares::otherwise) return Equality::unknown;
+    if (how != other || how == Compares::by_identity) return Equality::different;
+    if (how == Compares::by_items) return equal_items(left, right);
+    bool equal;
+    if (how == Compares::by_text) {
+        equal = same_text(left, right);
+    } else {
+        int answer = PyObject_RichCompareBool(left, right, Py_EQ);
+        if (answer < 0) PyErr_Clear();
+        equal = answer > 0;
+    }
+    return equal ? Equality::equal : Equality::different;
 }
 
 constexpr Py_ssize_t ABSENT = -1, UNKNOWN = -2;
@@ -62,7 +88,7 @@ constexpr Py_ssize_t ABSENT = -1, UNKNOWN = -2;
 // Position of `key` in a key table's entries, ABSENT, or UNKNOWN if only user code could decide.
 Py_ssize_t find_in_keys(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash) {
     bool unicode = DK_IS_UNICODE(keys);
-    if (unicode && !PyUnicode_CheckExact(key)) return ABSENT;
+    if (unicode && !PyUnicode_Check(key)) return ABSENT;
     size_t mask = ((size_t)1 << keys->dk_log2_size) - 1;
     size_t perturb = (size_t)hash, i = (size_t)hash & mask;
     for (;;) {
@@ -76,8 +102,9 @@ Py_ssize_t find_in_keys(PyDictKeysObject *keys, PyObject *key, Py_hash_t hash) {
             PyDictKeyEntry *entry = &DK_ENTRIES(keys)[at];
             if (entry->me_key == key) return at;
             if (entry->me_hash == hash) {
-                if (equal_keys(entry->me_key, key)) return at;
-                if (!compares_safely(entry->me_key)) return UNKNOWN;
+                Equality found = equal_keys(entry->me_key, key);
+                if (found == Equality::equal) return at;
+                if (found == Equality::unknown) return UNKNOWN;
             }
         }
         perturb >>= 5;  // PERTURB_SHIFT
@@ -140,9 +167,11 @@ bool same_bits(double left, double right) { return memcmp(&left, &right, sizeof 
 }  // namespace
 
 bool hashes_safely(PyObject *key) {
-    PyTypeObject *type = Py_TYPE(key);
-    return type == &PyUnicode_Type || is_number(type) || type == &PyBytes_Type || key == Py_None ||
-           key == Py_Ellipsis;
+    Compares how = comparison_of(key);
+    if (how != Compares::by_items) return how != Compares::otherwise;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++)
+        if (!hashes_safely(PyTuple_GET_ITEM(key, i))) return false;
+    return true;
 }
 
 PyObject *dict_part(PyObject *value) {
@@ -176,8 +205,12 @@ bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash) {
 }
 
 bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash) {
-    return hashes_safely(key) ? dict_lacks(dict, key, hash)
-                              : dict_find_any(dict, key, hash) == nullptr;
+    if (hashes_safely(key)) return dict_lacks(dict, key, hash);
+    PyObject *found;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(dict, &position, &found, nullptr))
+        if (comparison_of(found) == Compares::otherwise) return false;
+    return true;
 }
 
 PyObject *dict_find_any(PyObject *dict, PyObject *key, Py_hash_t hash) {

@@ -50,15 +50,15 @@ PyObject *dict_find(PyObject *dict, PyObject *key, Py_hash_t hash);
 // The position of a str key in a table of str keys; -1 if it is missing.
 Py_ssize_t name_in_keys(PyDictKeysObject *keys, PyObject *name, Py_hash_t hash);
 
-// Whether the dict certainly lacks the key: it was not found, and no key of equal hash has a
-// user-defined __eq__.
+// Whether the dict certainly lacks the key: it was not found, and no key of equal hash compares by
+// another class's __eq__ than a builtin one's. `dict_lacks_any` takes keys without a builtin hash.
 bool dict_lacks(PyObject *dict, PyObject *key, Py_hash_t hash);
 bool dict_lacks_any(PyObject *dict, PyObject *key, Py_hash_t hash);
 
 // Like dict_find. A key without a builtin hash is searched linearly with `same_constant`.
 PyObject *dict_find_any(PyObject *dict, PyObject *key, Py_hash_t hash);
 
-// Whether hash and equality of this key are builtin code.
+// Whether hash and equality of this key, and of a tuple's items, are builtin code.
 bool hashes_safely(PyObject *key);
 
 // The value of `name` in the instance dict (for a class, in its own dict). Never creates a dict.

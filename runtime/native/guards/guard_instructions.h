@@ -81,5 +81,8 @@ extern PyTypeObject *weak_type;  // runtime.guards.weak_ref.Weak
 // Whether it is a weak reference in place of its referent, not a reference of the program's.
 inline bool is_weak(PyObject *key) { return Py_TYPE(key) == weak_type; }
 
+// The constant of an operation; null if it is gone.
+inline PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
+
 // The elements of an expected set, sorted by hash.
 using Elements = std::vector<std::pair<Py_hash_t, PyObject *>>;

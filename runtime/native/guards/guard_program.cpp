@@ -102,9 +102,6 @@ PyObject *load_slot(Run &run, PyObject *base, PyObject *name) {
     return run.keep(PyMemberDescr_Type.tp_descr_get(descriptor, base, (PyObject *)Py_TYPE(base)));
 }
 
-// The constant of an operation; null if it is gone.
-PyObject *given(const Instruction &at) { return at.weak ? referent(at.key) : at.key; }
-
 PyObject *load_item(PyObject *base, const Instruction &at) {
     if (PyDict_Check(base) || Py_TYPE(base) == &PyDictProxy_Type) {
         PyObject *dict = dict_part(base), *key = given(at);

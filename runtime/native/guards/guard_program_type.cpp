@@ -149,7 +149,8 @@ bool prepare(Instruction &at, const OpLaw &law, PyObject *key, int n_registers) 
                 at.number = PyLong_AsSsize_t(key);
                 if (at.number == -1 && PyErr_Occurred()) PyErr_Clear();
             }
-            if (hashes_safely(key)) at.hash = PyObject_Hash(key);
+            if (PyObject *meant = given(at); meant != nullptr && hashes_safely(meant))
+                at.hash = PyObject_Hash(meant);
             return true;
         case Needs::elements: return prepare_elements(at, key);
         case Needs::tensor:

@@ -120,7 +120,7 @@ def a_match_of_a_pattern(x):
     return x * int(found.group(1)), found.span()
 
 
-@program("GB122", "GB102")
+@program("GB102")
 def a_match_of_a_text(x):
     found = re.match(r"(\w+)\.(\d+)", "layer.12")
     return x * int(found[2]), re.findall(r"\d", "a1b2"), re.sub(r"\d", "-", "a1")
