@@ -7,6 +7,7 @@
 // of a library that blocks k. Element-wise operators after a product are applied to each tile of up
 // to twelve rows of a panel as soon as it is finished: the graph's own kernel, an `Epilogue`, is
 // called for it, and the product is never in memory.
+// Products of few rows with a weight in rows leave the weight as it is (`few_rows`).
 // codegen/kernels/matmul_f32.py chooses the products and defines `numbers`,
 // codegen/fusion/epilogue.py defines epilogues.
 enum { DEPTH = 192, ROWS = 192, SERIAL = 1 << 17 };
@@ -84,25 +85,32 @@ ALWAYS void transpose(F *t) {
 
 // A panel as [depth, 32]; zeros after its columns.
 static void pack(const float *w, Z w_n, Z w_k, Z columns, Z depth, float *to) {
-  Z k = 0;
+  Z ready = 0;
 #ifndef __clang__
-  for (; w_k == 1 && columns == COLUMNS && k + LANES <= depth; k += LANES)
-    for (int part = 0; part < COLUMNS; part += LANES) {
+  for (; w_k == 1 && ready + LANES <= columns; ready += LANES) {
+    Z k = 0;
+    for (; k + LANES <= depth; k += LANES) {
       F t[LANES];
 #pragma GCC unroll 16
-      for (int i = 0; i < LANES; ++i) t[i] = *(const M *)(w + (part + i) * w_n + k);
+      for (int i = 0; i < LANES; ++i) t[i] = *(const M *)(w + (ready + i) * w_n + k);
       transpose(t);
 #pragma GCC unroll 16
-      for (int i = 0; i < LANES; ++i) *(M *)(to + (k + i) * COLUMNS + part) = t[i];
+      for (int i = 0; i < LANES; ++i) *(M *)(to + (k + i) * COLUMNS + ready) = t[i];
     }
-#endif
-  if (w_n == 1 && columns == COLUMNS)
     for (; k < depth; ++k)
+      for (int i = 0; i < LANES; ++i) to[k * COLUMNS + ready + i] = w[(ready + i) * w_n + k];
+  }
+#endif
+  if (w_n == 1 && columns == COLUMNS) {
+    for (Z k = 0; k < depth; ++k)
 #pragma GCC unroll 4
       for (int v = 0; v < COLUMNS; v += LANES)
         *(M *)(to + k * COLUMNS + v) = *(const M *)(w + k * w_k + v);
-  for (; k < depth; ++k)
-    for (Z j = 0; j < COLUMNS; ++j) to[k * COLUMNS + j] = j < columns ? w[j * w_n + k * w_k] : 0.0f;
+    return;
+  }
+  for (Z k = 0; k < depth; ++k)
+    for (Z j = ready; j < COLUMNS; ++j)
+      to[k * COLUMNS + j] = j < columns ? w[j * w_n + k * w_k] : 0.0f;
 }
 
 // Fetches a panel, or a part of one.
@@ -147,11 +155,86 @@ static void panel(const Product<float> &p, Z batch, Z from, Z to, Z j) {
   }
 }
 
+#ifndef __clang__
+// Up to 32 rows: packing the weight takes longer than multiplying it. x is packed instead, and rows
+// of the weight, read once and in their order, are the left factor of y's transpose.
+enum { TOGETHER = 24, PART = 256 };  // rows of the weight; a sum's terms
+
+// R rows of the weight times m rows of x, added to `sums`, [R, 32].
+template <int R>
+static __attribute__((noinline)) void few_tiles(const float *w, Z w_n, const float *packed, Z depth,
+                                                Z m, float *sums) {
+  for (Z v = 0; v < m; v += 2 * LANES) {
+    float *c = sums + v;
+    if (m - v > LANES)
+      tile<R, 2>(w, w_n, packed + v, depth, c, COLUMNS, c, COLUMNS);
+    else
+      tile<R, 1>(w, w_n, packed + v, depth, c, COLUMNS, c, COLUMNS);
+  }
+}
+
+// Columns [j, j + columns) of y. `packed` is x as [k, 32].
+static void few_columns(const Product<float> &p, const float *packed, Z j, Z columns) {
+  float sums[TOGETHER * COLUMNS] __attribute__((aligned(64))) = {},
+        done[LANES * COLUMNS] __attribute__((aligned(64)));
+  for (Z r = 0; r < columns;) {
+    const float *w = p.w + (j + r) * p.w_n;
+#define TAKE_FEW(R) \
+  if (columns - r >= R) { \
+    for (Z k = 0; k < p.k; k += PART) \
+      few_tiles<R>(w + k, p.w_n, packed + k * COLUMNS, smaller(p.k - k, PART), p.m, \
+                   sums + r * COLUMNS); \
+    r += R; \
+    continue; \
+  }
+    TAKE_FEW(TALL) TAKE_FEW(LANES / 2) TAKE_FEW(4) TAKE_FEW(2) TAKE_FEW(1)
+  }
+  for (Z m = 0; m < p.m; m += LANES) {
+    Z last = smaller(p.m, m + LANES);
+    for (Z part = 0; part < columns; part += LANES) {
+      F t[LANES];
+#pragma GCC unroll 16
+      for (int i = 0; i < LANES; ++i) t[i] = *(const M *)(sums + (part + i) * COLUMNS + m);
+      transpose(t);
+#pragma GCC unroll 16
+      for (int i = 0; i < LANES; ++i) *(M *)(done + i * COLUMNS + part) = t[i];
+    }
+    for (Z row = m; row < last; ++row) {
+      float *from = done + (row - m) * COLUMNS, *to = p.epilogue ? from : p.y + row * p.n + j;
+      const float *bias = p.bias + row * p.bias_row + j;
+      for (Z c = 0; c < columns; ++c) to[c] = from[c] + (p.bias ? bias[c] : 0.0f);
+    }
+    if (p.epilogue) p.epilogue(p.buffers, p.numbers, done, m, last, j, j + columns);
+  }
+}
+
+// Whether there was memory for x, and y is written.
+static bool few_rows(const Product<float> &p, int threads) {
+  auto *packed = (float *)__builtin_malloc(COLUMNS * p.k * sizeof(float));
+  if (packed == nullptr) return false;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+  {
+#pragma omp for schedule(static)
+    for (Z k = 0; k < p.k; k += PART)
+      pack(p.x + k, p.x_row, 1, p.m, smaller(p.k - k, PART), packed + k * COLUMNS);
+#pragma omp for schedule(static)
+    for (Z j = 0; j < p.n; j += TOGETHER)
+      few_columns(p, packed, j, smaller(p.n - j, TOGETHER));
+  }
+  __builtin_free(packed);
+  return true;
+}
+#endif
+
 extern "C" void product_f32(void **buffers, int threads, const Z *n) {
   const Product<float> p(buffers, n);
   Z panels = (p.n + COLUMNS - 1) / COLUMNS, blocks = (p.m + ROWS - 1) / ROWS;
   Z height = ((p.m + blocks - 1) / blocks + 11) / 12 * 12;
   if (p.batch * p.m * p.n * p.k < SERIAL) threads = 1;
+#ifndef __clang__
+  bool few = p.batch == 1 && p.w_k == 1 && p.m <= COLUMNS && p.m * p.n * p.k >= SERIAL;
+  if (few && few_rows(p, threads)) return;
+#endif
 #pragma omp parallel for collapse(3) num_threads(threads) schedule(static) if (threads > 1)
   for (Z batch = 0; batch < p.batch; ++batch)
     for (Z block = 0; block < blocks; ++block)

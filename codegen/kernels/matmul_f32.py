@@ -17,7 +17,8 @@ On one with AVX2 and one thread, in 10^9 operations a second (of 94), the weight
 out of 100 MB, rows x depth x columns:
 
     128 x 768 x 768: 55 / 73      128 x 768 x 3072: 53 / 78     128 x 3072 x 768: 64 / 68
-    197 x 384 x 1536: 46 / 57     16 x 1024 x 1024: 19 / 22     4 x 1024 x 4096: 4 / 6
+    197 x 384 x 1536: 46 / 57     32 x 768 x 768: 38 / 64       16 x 1024 x 1024: 25 / 51
+    8 x 1024 x 1024: 13 / 27      4 x 1024 x 4096: 6 / 13
 """
 
 from __future__ import annotations
