@@ -396,6 +396,20 @@ def nothing(*_: Any) -> tuple[Any, ...]:
 
 
 # -- output ----------------------------------------------------------------------------------------
+class Shown(str):
+    """The text of an object in output: its str(), and in a container its repr()."""
+
+    in_containers: str
+
+    def __new__(cls, text: str, in_containers: str) -> Shown:
+        made = super().__new__(cls, text)
+        made.in_containers = in_containers
+        return made
+
+    def __repr__(self) -> str:
+        return self.in_containers
+
+
 def warn_at(
     text: str,
     category: type[Warning],

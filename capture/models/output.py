@@ -11,8 +11,11 @@ runs, as in plain Python.
 from __future__ import annotations
 
 import _warnings
+import enum
 import io
 import logging
+import re
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -109,24 +112,60 @@ def _place(m: Machine, level: int, but: str = "") -> tuple[Frame | None, int]:
 
 
 # -- what is shown ---------------------------------------------------------------------------------
-def _argument(m: Machine, value: Value) -> Value:
-    """A value as it is shown after the program; containers as they are now."""
-    if isinstance(value, SymbolicNumber) or (
-        isinstance(value, Const) and type(value.value) in CONST_TYPES
-    ):
+def _argument(m: Machine, value: Value, by: tuple[Any, ...] = (str, str)) -> Value:
+    """A value as it is shown after the program; containers as they are now.
+
+    The program's methods run now: an object is shown by its texts, which stand for its str() and
+    its repr(). A container shows what it holds by repr() alone.
+    """
+    if isinstance(value, SymbolicNumber) or _is_simple(value):
         return value
     if isinstance(value, Tensor) and value.cls is torch.Tensor and texts.shows(m, value):
         return value
     if isinstance(value, Sequence) and value.cls in (list, tuple, torch.Size):
-        return Sequence([_argument(m, one) for one in sequence_items(m, value)], value.cls)
+        return _sequence(m, value, _HELD)
     if isinstance(value, Dict) and value.cls is dict:
-        copy = Dict({})
-        for key, item in dict_items(m, value):
-            dict_set(m, copy, key, _argument(m, item))
-        return copy
+        return _dict(m, value, _HELD)
     if isinstance(value, (Tensor, Sequence, Dict)):
         raise Break(_CODE, f"output of a {getattr(value.cls, '__name__', 'value')}")
-    return m.call(Obj(str), [value], {})
+    first, *rest = [m.call(Obj(step), [value], {}) for step in dict.fromkeys(by)]
+    if by == (str, str):
+        return first
+    return texts.made(m, helpers.Shown, first, rest[0] if rest else first)
+
+
+_HELD = (repr, repr)
+
+
+def _is_simple(value: Value) -> bool:
+    return isinstance(value, Const) and type(value.value) in CONST_TYPES
+
+
+def _sequence(m: Machine, value: Sequence, by: tuple[Any, ...]) -> Sequence:
+    return Sequence([_argument(m, one, by) for one in sequence_items(m, value)], value.cls)
+
+
+def _dict(m: Machine, value: Dict, by: tuple[Any, ...]) -> Dict:
+    copy = Dict({})
+    for key, item in dict_items(m, value):
+        if not _is_calm(m, key):
+            raise Break(_CODE, "output of a dict with keys of the program's own classes")
+        dict_set(m, copy, key, _argument(m, item, by))
+    return copy
+
+
+def _is_calm(m: Machine, key: Value) -> bool:
+    """Whether a key's repr() runs no code of the program's: it runs after the program."""
+    if isinstance(key, Sequence) and key.cls in (tuple, torch.Size):
+        return all(_is_calm(m, one) for one in sequence_items(m, key))
+    if not isinstance(key, Obj):
+        return isinstance(key, Const)
+    real, found = key.value, in_classes(type(key.value), "__repr__")
+    plain = any(found is base.__dict__["__repr__"] for base in _REPRS)
+    return plain and not (is_kind(real, enum.Enum) and type(real._value_) not in CONST_TYPES)
+
+
+_REPRS = (enum.Enum, type, object, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _refuse_handled(m: Machine) -> None:
@@ -314,7 +353,7 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     message = _argument(m, given["msg"])
     text = texts.shown(message) if texts.is_text(message) else None
     stack = _constant(m, given.get("stacklevel", Const(1)), "a stack level")
-    values = _argument(m, given["args"])
+    values = _of_record(m, given["args"], text)
     plain = isinstance(values, Sequence) or type(values) is Const
     if type(text) is not str or type(level) is not int or type(stack) is not int or not plain:
         raise Break(_CODE, "a log record of what is not a text and its arguments")
@@ -333,6 +372,22 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     place = frame.code.co_filename, _line(m, frame), frame.code.co_name
     _happens(m, helpers.log_at, *parts, Const(place))
     return NONE
+
+
+def _of_record(m: Machine, value: Value, text: Any) -> Value:
+    """The arguments of a record: a tuple, or the dict whose items the text asks for by name."""
+    if isinstance(value, Sequence) and value.cls is tuple:
+        items = sequence_items(m, value)
+        if len(items) == 1 and isinstance(items[0], Dict):
+            return Sequence([_of_record(m, items[0], text)], tuple)
+        asks = type(text) is str and _ASKS_FOR_REPR.search(text)
+        return _sequence(m, value, (str, repr if asks else str))
+    if isinstance(value, Dict) and value.cls is dict:
+        return _dict(m, value, (str, repr))
+    return _argument(m, value)
+
+
+_ASKS_FOR_REPR = re.compile(r"%[-#0 +\d*.]*[ra]")
 
 
 def _extra(m: Machine, value: Value) -> Value:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..breaks import Break
 from .symbolic_numbers import SymbolicNumber, is_number
-from .value import Const, Sequence, Tensor, Value
+from .value import Const, Dict, Obj, Sequence, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -81,6 +81,10 @@ def shown(value: Value) -> Any:
         return 0.5 if value.ghost.dim() == 0 else "tensor"
     if isinstance(value, Sequence):
         return value.cls(map(shown, value.items))
+    if isinstance(value, Dict):
+        return {shown(key): shown(item) for key, item in value.items.values()}
+    if isinstance(value, Obj):  # a key of a dict
+        return value.value
     assert isinstance(value, Const)
     return value.value
 

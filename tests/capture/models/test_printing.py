@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import io
 import logging
 import sys
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -308,3 +310,62 @@ def test_a_format_that_raises():
         return x + 1, f"{x.sum().item():d}"
 
     same(f, t(3), breaks=1)
+
+
+class Colour(enum.Enum):
+    red = "r"
+
+
+class Own:
+    def __repr__(self):
+        return "as repr()"
+
+    def __str__(self):
+        return "as str()"
+
+
+OBJECTS = {
+    "a_member": Colour.red,
+    "an_object": Own(),
+    "a_range": range(0, 3),
+    "a_class": int,
+    "a_number_of_numpy": np.float32(0.5),
+    "a_slice": slice(1, 2),
+    "a_tuple": (1, (2.5, "it's")),
+    "a_set": {1},
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_objects_in_containers_are_shown_by_repr(name):
+    def f(x, one):
+        print(one, [one, one], (one,), {"k": [one]}, [x.sum(), one, f"{x.sum():.1f}"])
+        return x * 2
+
+    same(f, x23(), OBJECTS[name])
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize("text", ["%s", "%r", "%-12r|", "%a", "%(k)s %(k)r"])
+def test_objects_that_are_logged(name, text):
+    def f(x, one):
+        LOG.info(text, {"k": one})
+        if "(" not in text:
+            LOG.info(text, one)
+            LOG.info(text + " %s", one, [one])
+        return x * 2
+
+    same(f, x23(), OBJECTS[name])
+
+
+def test_keys_of_printed_dicts():
+    def f(x, own):
+        print({Colour.red: x.sum(), (1, "k"): own, int: None})
+        return x * 2
+
+    def g(x, own):
+        print({own: 1})
+        return x * 2
+
+    same(f, x23(), Own())
+    same(g, x23(), Own(), breaks=1)
