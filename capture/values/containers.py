@@ -68,10 +68,16 @@ def missing_key(key: Value) -> Thrown:
 def is_one(value: Any) -> bool:
     """Whether a constant cannot be distinguished from an equal one.
 
-    A text, bytes, complex number or nan that the program holds has an identity, and is returned
-    itself.
+    Python's numbers, None and dtypes cannot. A text, range, size or number of numpy that the
+    program holds has an identity, and is returned itself, as nan is.
     """
-    return not isinstance(value, (str, bytes, complex)) and not has_nan(value)
+    return not isinstance(value, _HAVE_IDENTITY) and not has_nan(value)
+
+
+_HAVE_IDENTITY = (
+    *(str, bytes, complex, tuple, frozenset, range, slice),
+    *(np.generic, torch.device),
+)
 
 
 def has_nan(value: Any) -> bool:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import collections
 import functools
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 
-from .harness import agrees
+import graftjit
+
+from .harness import agrees, t
 
 
 class A:
@@ -34,6 +38,31 @@ def test_identity_of_objects():
 
     args, steps = pairs(A)
     return f, args, steps
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.float32(0.5),
+        lambda: np.int64(int("7")),
+        lambda: torch.Size([2, 3]),
+        lambda: torch.device("cpu"),
+        lambda: range(int("3")),
+        lambda: slice(int("1"), 2),
+        lambda: (1.5, int("2")),
+        lambda: frozenset({int("1")}),
+    ],
+)
+def test_identity_of_constants_in_containers(make):
+    @graftjit.jit
+    def f(x, one):
+        return [one], {"k": one}, (x + 1, one)
+
+    for _ in range(3):
+        one = make()
+        held, named, pair = f(t(2), one)
+        assert held[0] is one and named["k"] is one and pair[1] is one
+    assert f.report().graph_count == 1, f.report()
 
 
 @agrees()
