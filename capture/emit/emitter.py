@@ -20,13 +20,13 @@ from ..bytecode.decoder import decode
 from ..bytecode.encoder import Cover, Label
 from ..interpreter.machine import Machine
 from ..values import symbolic_numbers
-from ..values.containers import is_one
 from ..values.effects import Called, Effect, Filled, SetAttr, SetGlobal, SetVariable, Written
 from ..values.frames import Frame
 from ..values.registry import NONE
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.texts import Text
 from ..values.value import Cell, Const, Context, Handled, Null, Tensor, Value
+from ..values.wrap import is_one
 from .reconstruct import BUILDERS, write_back
 from .resume import begin_handling
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ...runtime.guards.sources import Source
-from ..values.containers import NotConstant, is_one
+from ..values.containers import NotConstant
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import UNREAD, Const, Dict, Obj, Sequence, Tensor, Value
+from ..values.wrap import is_one
 
 
 class Trees:

@@ -34,11 +34,11 @@ from ..operations import truth as truths
 from ..types.exceptions import raised, value_of
 from ..values import symbolic_numbers
 from ..values import wrap as wrapping
-from ..values.containers import has_nan
 from ..values.effects import SetGlobal, Written
 from ..values.frames import Frame, Scope
 from ..values.value import Cell, Const, Dict, Sequence, Tensor, Unread, Value
 from ..values.walk_state import Guards, Handling, Heap, Journal, Later
+from ..values.wrap import has_nan
 from .unmodelled import UNMODELLED
 
 if TYPE_CHECKING:

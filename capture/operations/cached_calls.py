@@ -21,11 +21,11 @@ from ...runtime.guards.sources import Source
 from ...runtime.guards.weak_ref import Referent
 from ...runtime.safe_access import in_classes
 from ..breaks import Break
-from ..values.containers import NotConstant, as_constant, has_nan, is_one
+from ..values.containers import NotConstant, as_constant
 from ..values.effects import Called
 from ..values.symbolic_numbers import is_number
 from ..values.value import Const, Obj, Sequence, Tensor, Value
-from ..values.wrap import CONST_TYPES
+from ..values.wrap import CONST_TYPES, has_nan, is_one
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine

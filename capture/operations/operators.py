@@ -23,7 +23,7 @@ from ..data_model.operator_table import BINARY, COMPARE, COMPARED, INPLACE, TAKE
 from ..exact_type import is_kind
 from ..torch_models import calls, indexing, numpy_arrays
 from ..types import classes, container_methods, enums, set_operators
-from ..values import containers, symbolic_numbers, texts
+from ..values import containers, symbolic_numbers, texts, wrap
 from ..values.containers import NotConstant, as_constant, by_other_form, fold, raises
 from ..values.registry import BUILTINS, DUNDERS, NONE, Args, Kwargs, Model
 from ..values.value import (
@@ -325,7 +325,7 @@ def compare(m: Machine, symbol: str, left: Value, right: Value) -> Value:
         a, b = as_constant(m, left, ordered=False), as_constant(m, right, ordered=False)
     except NotConstant:
         return _compare_items(m, symbol, left, right)
-    if not isinstance(left, Const) and containers.has_nan(a) and containers.has_nan(b):
+    if not isinstance(left, Const) and wrap.has_nan(a) and wrap.has_nan(b):
         raise Break("GB121", "nan in a container is equal to itself alone")
     return fold(lambda: fn(a, b))
 

@@ -16,7 +16,7 @@ from ..data_model import attributes, value_questions
 from ..exact_type import is_kind
 from ..torch_models import numpy_arrays
 from ..types import enums
-from ..values import containers, symbolic_numbers
+from ..values import containers, symbolic_numbers, wrap
 from ..values.containers import raises
 from ..values.value import (
     Array,
@@ -111,7 +111,7 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
             return False
         if isinstance(left.value, _SINGLETONS):
             return left.value is right.value
-        if containers.has_nan(left.value) and containers.has_nan(right.value):
+        if wrap.has_nan(left.value) and wrap.has_nan(right.value):
             raise Break("GB121", "'is' between two nan is up to Python")
         if left.value != right.value:
             return False

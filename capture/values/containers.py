@@ -65,33 +65,6 @@ def missing_key(key: Value) -> Thrown:
     return Thrown(KeyError, None, "KeyError", held=(key,))
 
 
-def is_one(value: Any) -> bool:
-    """Whether a constant cannot be distinguished from an equal one.
-
-    Python's numbers, None and dtypes cannot. A text, range, size or number of numpy that the
-    program holds has an identity, and is returned itself, as nan is.
-    """
-    return not isinstance(value, _HAVE_IDENTITY) and not has_nan(value)
-
-
-_HAVE_IDENTITY = (
-    *(str, bytes, complex, tuple, frozenset, range, slice),
-    *(np.generic, torch.device),
-)
-
-
-def has_nan(value: Any) -> bool:
-    """Whether a constant is nan or contains it.
-
-    Containers compare items by identity first, but guards compare constants by value.
-    """
-    if is_kind(value, (tuple, list, set, frozenset)):
-        return any(has_nan(item) for item in value)
-    if is_kind(value, dict):
-        return has_nan(tuple(value.items()))
-    return is_kind(value, (float, complex, np.inexact)) and bool(value != value)
-
-
 _TEXTS = ("__str__", "__repr__", "__format__")
 
 

@@ -565,3 +565,30 @@ def freeze(value: Value) -> Any:
         if _compares_by_identity(cls):
             return ("object", id(value))
     raise Break("GB137", "a key whose hash or equality runs code of its own")
+
+
+def is_one(value: Any) -> bool:
+    """Whether a constant cannot be distinguished from an equal one.
+
+    Python's numbers, None and dtypes cannot. A text, range, size or number of numpy that the
+    program holds has an identity, and is returned itself, as nan is.
+    """
+    return not isinstance(value, _HAVE_IDENTITY) and not has_nan(value)
+
+
+_HAVE_IDENTITY = (
+    *(str, bytes, complex, tuple, frozenset, range, slice),
+    *(np.generic, torch.device),
+)
+
+
+def has_nan(value: Any) -> bool:
+    """Whether a constant is nan or contains it.
+
+    Containers compare items by identity first, but guards compare constants by value.
+    """
+    if is_kind(value, (tuple, list, set, frozenset)):
+        return any(has_nan(item) for item in value)
+    if is_kind(value, dict):
+        return has_nan(tuple(value.items()))
+    return is_kind(value, (float, complex, np.inexact)) and bool(value != value)
