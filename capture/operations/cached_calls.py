@@ -25,7 +25,7 @@ from ..values.containers import NotConstant, as_constant
 from ..values.effects import Called
 from ..values.symbolic_numbers import is_number
 from ..values.value import Const, Obj, Sequence, Tensor, Value
-from ..values.wrap import CONST_TYPES, has_nan, is_one
+from ..values.wrap import CONST_TYPES, has_nan
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -144,12 +144,17 @@ def _first(m: Machine, fn: Obj, args: Args, kwargs: Kwargs, lookup: cached_calls
         m.guard(*absent)
         stop.guards = (*stop.guards, absent)
         raise
-    if isinstance(result, Const) and is_one(result.value):
+    if isinstance(result, Const) and _is_number_or_none(result.value):
         either = cached_calls.IsOrWouldBe(lookup, result.value)
         m.guard("equals", Source("context", None, either), True)
     else:
         m.guard(*absent)
     return result
+
+
+def _is_number_or_none(value: Any) -> bool:
+    """Of a number, only the identity differs between a new result and a kept one."""
+    return value is None or (type(value) in (bool, int, float) and not has_nan(value))
 
 
 def _walked(m: Machine, fn: Obj, args: Args, kwargs: Kwargs) -> Value:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import torch
-
 from ..breaks import Break
 from ..data_model import attributes, value_questions
 from ..exact_type import is_kind
@@ -35,9 +33,6 @@ from ..values.wrap import IDENTITY_TYPES, pin
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
-
-# Types whose equal constants are one object in Python, so that programs may rely on `is`.
-_SINGLETONS = (type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout)
 
 
 def value_of(m: Machine, value: Value) -> Value:
@@ -109,7 +104,7 @@ def identical(m: Machine, left: Value, right: Value) -> bool:
     if isinstance(left, Const) and isinstance(right, Const):
         if symbolic_numbers.type_of(left) is not symbolic_numbers.type_of(right):
             return False
-        if isinstance(left.value, _SINGLETONS):
+        if isinstance(left.value, wrap.SINGLETON_TYPES):
             return left.value is right.value
         if wrap.has_nan(left.value) and wrap.has_nan(right.value):
             raise Break("GB121", "'is' between two nan is up to Python")

@@ -567,19 +567,24 @@ def freeze(value: Value) -> Any:
     raise Break("GB137", "a key whose hash or equality runs code of its own")
 
 
-def is_one(value: Any) -> bool:
-    """Whether a constant cannot be distinguished from an equal one.
-
-    Python's numbers, None and dtypes cannot. A text, range, size or number of numpy that the
-    program holds has an identity, and is returned itself, as nan is.
-    """
-    return not isinstance(value, _HAVE_IDENTITY) and not has_nan(value)
-
-
-_HAVE_IDENTITY = (
-    *(str, bytes, complex, tuple, frozenset, range, slice),
-    *(np.generic, torch.device),
+# Types whose equal constants are one object in Python, so that programs may rely on `is`.
+SINGLETON_TYPES = (
+    type(None),
+    bool,
+    type(Ellipsis),
+    type(NotImplemented),
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
 )
+
+
+def is_one(value: Any) -> bool:
+    """Whether a constant cannot be distinguished from an equal one: a singleton or a small int.
+
+    Any other constant that the program holds has an identity, and is returned itself.
+    """
+    return -5 <= value <= 256 if type(value) is int else isinstance(value, SINGLETON_TYPES)
 
 
 def has_nan(value: Any) -> bool:

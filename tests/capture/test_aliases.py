@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 import graftjit
+from graftjit import JitConfig, jit
 
 from .harness import agrees, t
 
@@ -300,6 +302,43 @@ def test_identity_of_everything():
         for row in ((one, two), (one, one), (two, one), (two, two)):
             steps.append(lambda row=row: (x(), *row))
     return f, (x(), A(), A()), steps
+
+
+EQUAL = {
+    "int": lambda: int("1000"),
+    "float": lambda: float("1.5"),
+    "complex": lambda: complex("1j"),
+    "str": lambda: "".join(["a", "b"]),
+    "bytes": lambda: bytes([1, 2]),
+    "range": lambda: range(1, 5),
+    "slice": lambda: slice(1, 5),
+    "device": lambda: torch.device("cpu"),
+    "number": lambda: np.float32(1.5),
+}
+
+
+@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("kind", EQUAL)
+def test_equal_constants_from_outside_are_returned_themselves(kind, broken):
+    class Holder:
+        pass
+
+    def f(x, a, b, holder):
+        y = x + 1 if a == b else x
+        holder.a = a
+        if broken:
+            gc.get_threshold()
+        return y * 2, a is b if broken else None, a, b
+
+    run, known = jit(f, config=JitConfig(jit_level="O1")), Holder()
+    one, two = EQUAL[kind](), EQUAL[kind]()
+    for a, b in [(one, one), (one, two), (two, one), (one, one), (two, two)]:
+        _, same, left, right = run(x(), a, b, known)
+        assert same == (a is b if broken else None)
+        assert left is a
+        assert right is b
+        assert known.a is a
+    assert run.report().graph_count > 0
 
 
 def described(*tensors):
