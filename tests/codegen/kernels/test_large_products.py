@@ -31,6 +31,13 @@ TAKEN: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
     ("linear", F.linear, [(48, 64), (96, 64), (96,)]),
     ("no bias", F.linear, [(48, 64), (96, 64)]),
     ("every tail", F.linear, [(67, 403), (91, 403), (91,)]),
+    ("few rows and every tail", F.linear, [(13, 403), (91, 403), (91,)]),
+    ("few rows of a part", lambda x, w: x[1:18, 3:520] @ w[::2, 1:518].t(), [(19, 530), (192, 530)]),
+    ("few rows that fill vectors", F.linear, [(32, 512), (96, 512), (96,)]),
+    ("few rows, added whole", lambda y, x, w: torch.addmm(y, x, w.t()),
+     [(20, 70), (20, 300), (70, 300)]),
+    ("few rows, fused around", lambda x, w, b: F.gelu(F.linear(F.relu(x), w, b)) * 2,
+     [(24, 300), (96, 300), (96,)]),
     ("a few rows left", F.linear, [(17, 64), (64, 64), (64,)]),
     ("deeper than a pass", F.linear, [(30, 1031), (64, 1031), (64,)]),
     ("higher than a block", F.linear, [(401, 40), (60, 40), (60,)]),
@@ -72,9 +79,10 @@ def test_left_to_aten(case: Any) -> None:
     check_launches(case, products.SYMBOL, 0)
 
 
+@pytest.mark.parametrize("rows", [64, 24])
 @pytest.mark.parametrize("depth", [64, 256, 512, 1024, 3072])
-def test_errors_are_those_of_the_library(depth: int) -> None:
-    x, w, b = r(64, depth), r(128, depth, seed=1) / depth**0.5, r(128)
+def test_errors_are_those_of_the_library(depth: int, rows: int) -> None:
+    x, w, b = r(rows, depth), r(128, depth, seed=1) / depth**0.5, r(128)
     exact = F.linear(x.double(), w.double(), b.double())
     (ours,) = make(F.linear, x, w, b).run(x, w, b)
     error, theirs = (ours - exact).abs(), (F.linear(x, w, b) - exact).abs()
