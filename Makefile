@@ -1,4 +1,4 @@
-# make demo         see it work               make test       lint, types, and the tests' sharpest part: ten minutes
+# make demo         see it work               make test       lint, types, and the tests' sharpest part: half an hour
 # make test-quick   two minutes of tests      make test-all   all tests, on Python 3.11, 3.12 and 3.13
 # make lint         ruff and mypy only
 # make docs    the documents as a site, in site/index.html
