@@ -16,7 +16,7 @@ import torch
 
 from ...ir.graph.nodes import Node
 from ..analysis.products import LETTERS, factors, measured, sizes, work
-from ..kernels import matmul_bf16
+from ..kernels import matmul_bf16, matmul_f32
 from ..loops import affine
 from ..loops.extents import estimated, is_symbolic, positive, surely
 from .builder import At, Scalar, fill
@@ -143,7 +143,7 @@ def pays(node: Node) -> bool:
         return False
     width = node.meta.dtype.itemsize
     count = work(found)
-    if count > SMALL[width] and matmul_bf16.takes(node):
+    if count > SMALL[width] and (matmul_bf16.takes(node) or matmul_f32.leaves_weight(node)):
         return False
     least = min(found.get("m", 1), found.get("n", 1))
     thin = least <= THIN and found["k"] >= LONG

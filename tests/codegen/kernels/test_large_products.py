@@ -31,6 +31,7 @@ TAKEN: tuple[tuple[str, Callable[..., Any], list[tuple[int, ...]]], ...] = (
     ("linear", F.linear, [(48, 64), (96, 64), (96,)]),
     ("no bias", F.linear, [(48, 64), (96, 64)]),
     ("every tail", F.linear, [(67, 403), (91, 403), (91,)]),
+    ("five rows", F.linear, [(5, 512), (96, 512), (96,)]),
     ("few rows and every tail", F.linear, [(13, 403), (91, 403), (91,)]),
     ("few rows of a part", lambda x, w: x[1:18, 3:520] @ w[::2, 1:518].t(), [(19, 530), (192, 530)]),
     ("few rows that fill vectors", F.linear, [(32, 512), (96, 512), (96,)]),
