@@ -15,6 +15,8 @@ from .wrappers import TORCH_FOLDER
 # Python functions of ours that stand for the program's own control flow.
 WALKED = os.path.join(own_files.PACKAGES["capture"], "operator_models", "walked.py")
 _SKIPPED_FOLDERS = (*own_files.FOLDERS, os.path.abspath(TORCH_FOLDER) + os.sep)
+# Installed modules that put functions of theirs into the standard library's modules.
+_BACKPORTS = ("typing_extensions.py", "exceptiongroup" + os.sep)
 
 
 @cache
@@ -36,6 +38,8 @@ def skipped_file(name: str) -> bool:
         return False
     if path.startswith(_SKIPPED_FOLDERS):
         return True
-    if path.startswith(_python_folders("purelib", "platlib")):
-        return False
+    installed = _python_folders("purelib", "platlib")
+    folder = next((folder for folder in installed if path.startswith(folder)), None)
+    if folder is not None:
+        return path.startswith(_BACKPORTS, len(folder))
     return path.startswith(_python_folders("stdlib", "platstdlib"))

@@ -95,6 +95,28 @@ def test_generated_code_is_not_a_frame_below(level):
     assert all(note.count < 5 for note in report.notes)
 
 
+ANNOTATED = """
+def made_late(x, Kind):
+    line = sys._getframe().f_lineno
+    typing.Callable[[Kind], typing.Optional[Kind]]
+    return x + 1
+"""
+
+
+def test_the_librarys_backports_are_not_compiled():
+    """typing_extensions puts functions of its own into `typing`, which makes types with them."""
+    import typing
+
+    import typing_extensions  # noqa: F401 (its import is what replaces them)
+
+    scope: dict[str, Any] = {"torch": torch, "sys": sys, "typing": typing}
+    exec(compile(ANNOTATED, "annotated.py", "exec"), scope)
+    made = jit(scope["made_late"])
+    for kind in (typing.TypeVar("First"), typing.TypeVar("Second")):
+        assert torch.equal(made(torch.ones(2), kind), torch.full((2,), 2.0))
+    assert {record.frame for record in made.report().frames} == {"made_late"}
+
+
 BATCHED = """
 def below(arriving):
     return arriving * 2 + 1
