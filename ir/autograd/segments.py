@@ -351,8 +351,10 @@ def _unused(
 
 
 def _before_border(node: Node) -> Node:
-    """What comes into a region here, or the node itself."""
-    return node.args[0] if node.target is again else node  # type: ignore[no-any-return]
+    """What comes into a region here, and into those inside it, or the node itself."""
+    while node.target is again:
+        node = node.args[0]
+    return node
 
 
 def _is_sum(node: Node) -> bool:

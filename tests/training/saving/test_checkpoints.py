@@ -195,6 +195,27 @@ def test_results_that_are_differentiated_apart() -> None:
     compare(program)
 
 
+def test_a_result_that_a_region_inside_another_one_reads() -> None:
+    """Its gradient is cut from that of the region's result, which saves no value of its own: a
+    write to the latter changes nothing."""
+
+    def program(wrap: Any) -> Any:
+        x, y = leaf(3, 4), leaf(3, 4)
+
+        @wrap
+        def two(x: torch.Tensor, y: torch.Tensor) -> Any:
+            first = x * y
+            return again(lambda s: again(lambda u: u * first, s.cos()).sigmoid(), first), first
+
+        second, first = two(x, y)
+        second.mul_(0.5)
+        apart = torch.autograd.grad(second.sum(), first, retain_graph=True)
+        second.sum().backward()
+        return [*apart, x.grad, y.grad], two
+
+    compare(program)
+
+
 def test_a_custom_function_before_a_region_gets_the_whole_gradient() -> None:
     """Its backward is not linear: results whose gradients meet in it are one segment."""
 
