@@ -57,6 +57,15 @@ def _steps() -> list[Any]:
     return [one for functions in found for one in functions if type(one) is FunctionType]
 
 
+def _collectives() -> list[Any]:
+    """Functions of torch.distributed that send messages, or tell of groups."""
+    if not torch.distributed.is_available():
+        return []
+    beginnings = ("all_", "broadcast", "reduce", "gather", "scatter", "send", "barrier")
+    questions = "get_rank", "get_world_size", "is_initialized"
+    return [one for one in _named(torch.distributed, *beginnings, *questions) if callable(one)]
+
+
 _OF_STREAMS = ("write", "flush")
 _OF_LOGGERS = (
     *("debug", "info", "warning", "error", "critical", "log", "warn", "_log"),
@@ -86,6 +95,7 @@ LATE: dict[str, list[Any]] = {
         *(random.random, random.getrandbits),
         *(getattr(random.Random, name) for name in _OF_GENERATORS),
     ],
+    "models.collectives": _collectives(),
     "models.copies": [copy.copy, copy.deepcopy],
     "models.distributions": [
         distributions.kl.kl_divergence,

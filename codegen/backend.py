@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.errors import NotDivided
+from ..ir.graph.effects import sends
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
@@ -22,7 +23,7 @@ from ..ir.symbolic.expr import Symbol, symbols_of
 from ..ir.trace.conditional import is_mark
 from ..ir.trace.joint_graph import Joint, Trade
 from ..runtime.autograd.freed_graph import SpentProgram
-from ..runtime.autograd.rollback import marking_begun, unwriting
+from ..runtime.autograd.rollback import begins, marking_begun, unwriting
 from ..runtime.errors import BuildError, GraftError, InternalError
 from ..runtime.events import observers
 from ..runtime.events.events import Fallback
@@ -55,6 +56,8 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
             compiled.program = SpentProgram(compiled.program, graph.spent)
     if graph.late and compiled.mode == "replay":
         compiled.program = unwriting(compiled.program, early(graph))
+    if any(map(sends, graph.nodes)):  # no message may be sent twice
+        compiled.program = begins(compiled.program)
     compiled.timings["total"] = time.perf_counter() - start
     observers.publish(lambda: compiled)
     if not compiled.part:

@@ -21,6 +21,7 @@ from ..ir.autograd.partial_backward import without
 from ..ir.autograd.partition import Halves, divide, joined
 from ..ir.autograd.segments import not_divided, segments_of
 from ..ir.errors import NotDivided
+from ..ir.graph.effects import sends
 from ..ir.graph.nodes import Graph
 from ..ir.passes.pipeline import PassRecord
 from ..ir.symbolic.expr import symbols_of
@@ -37,7 +38,7 @@ from .lower import backward as lower_backward
 from .output_views import early_views, tail_of
 from .programs.compiled import Divided
 from .programs.replay import compile_replay
-from .programs.shadow import arbitrary, calls_python, differs, largest, not_compared, tolerance
+from .programs.shadow import arbitrary, differs, has_effects, largest, not_compared, tolerance
 from .second_order import CompileWhole, second_order
 from .segments import segment_graphs
 
@@ -119,6 +120,14 @@ def _reads(graph: Graph, segments: Any) -> str:
     return ""
 
 
+def _not_sent_again(*_: Any) -> Any:
+    """Takes the place of the calls where they must not run a second time."""
+    raise NotImplementedError(
+        "graftjit: a second derivative, or a batched one, through compiled code that sends messages"
+        " to other processes would send them again: put torch.compiler.disable on that function"
+    )
+
+
 class _Maker:
     """Makes what a program with a backward consists of."""
 
@@ -137,7 +146,7 @@ class _Maker:
     def complete(self, program: JointProgram, graph: Graph) -> None:
         """Give the program of a graph what it has beside forward and backward: the programs of its
         second derivatives, its nodes for leaves with hooks, and the division of its backward."""
-        if self._whole is not None and not _data_symbols(graph):
+        if self._whole is not None and not (_data_symbols(graph) or any(map(sends, graph.nodes))):
             program.second = second_order(graph, self._whole)
         leaf_order.watch(program)
         divided.watch(program, self._parts, self.tell_divided)
@@ -148,10 +157,12 @@ class _Maker:
         """(plan, the function that builds the backward when autograd first needs it, the calls as
         a function, the comparison with eager)."""
         plan, replay = joint_plan(graph, halves), compile_replay(graph)
+        if any(map(sends, graph.nodes)):
+            replay = _not_sent_again
         backward = self._backward(halves, len(graph.joint.results))
         if self._watched:  # an observer wants to see it before autograd needs it
             backward(())
-        beside = self._check and not calls_python(graph)
+        beside = self._check and not has_effects(graph)
         return plan, backward, replay, Twin(graph, plan, replay) if beside else None
 
     def _backward(self, halves: Halves, n_results: int) -> Callable[[Sequence[int]], Any]:

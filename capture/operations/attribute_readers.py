@@ -103,11 +103,13 @@ def _module(m: Machine, value: Obj, name: str) -> Value:
     raise NoAttribute(name, "module")
 
 
-def _is_of_pybind(meta: type, own: Any) -> bool:
-    """Whether a metaclass is that of pybind11, which looks attributes up as `type` does, but for
-    methods of C++ (`pybind11_meta_getattro`), which `_class` does not read."""
-    named = meta.__module__ == "pybind11_builtins" and meta.__name__ == "pybind11_type"
-    return named and type(own) is types.WrapperDescriptorType
+def _is_of_pybind(own: Any) -> bool:
+    """Whether a look-up is that of pybind11's metaclass, which looks attributes up as `type` does,
+    but for methods of C++ (`pybind11_meta_getattro`), which `_class` does not read."""
+    if type(own) is not types.WrapperDescriptorType:
+        return False
+    meta = own.__objclass__
+    return meta.__module__ == "pybind11_builtins" and meta.__name__ == "pybind11_type"
 
 
 def _class(m: Machine, value: Obj, name: str) -> Value:
@@ -116,7 +118,7 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
     if cls.__flags__ & HEAP_TYPE:
         hold_class(m, value)
     own = class_attribute(m, value, "__getattribute__")
-    if own is not vars(type)["__getattribute__"] and not _is_of_pybind(meta, own):
+    if own is not vars(type)["__getattribute__"] and not _is_of_pybind(own):
         raise Break(
             "GB112", f"attribute {name!r} of a class, which looks attributes up by its own code"
         )
@@ -129,10 +131,10 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
         )
     if name in ("__name__", "__qualname__", "__module__", "__doc__"):
         return _class_name(m, value, name, raw_meta)
-    if name in ("__mro__", "__bases__", "__dict__") or (
-        raw_meta is not MISSING and is_data(m, raw_meta)
-    ):
+    if name in ("__mro__", "__bases__", "__dict__"):
         raise Break("GB112", f"attribute {name!r} of a class")
+    if raw_meta is not MISSING and is_data(m, raw_meta):
+        return _of_metaclass(m, value, name, raw_meta)
     source = Source("mro_attr", value.source, name)
     raw = mro_lookup(cls, name)
     if raw is MISSING:
@@ -173,12 +175,14 @@ def _class(m: Machine, value: Obj, name: str) -> Value:
 
 
 def _of_metaclass(m: Machine, value: Obj, name: str, raw: Any) -> Value:
-    """class.name, if the class and its bases lack it."""
+    """class.name, if the class and its bases lack it, or the metaclass has a data descriptor."""
     if raw is MISSING:
         getter = class_attribute(m, value, "__getattr__")
         if is_kind(getter, types.FunctionType):
             return m.call(bind_raw(m, value, "__getattr__", getter), [Const(name)], {})
         raise NoAttribute(name, "type")
+    if is_property(raw):
+        return bind_raw(m, value, name, raw)
     if isinstance(raw, types.FunctionType):
         assert value.source is not None
         return Method(m.wrap(raw, Source("class_attr", value.source, name)), value)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.dataclass import dataclass, field
+from ...ir.graph.effects import is_random, sends
 from ...ir.graph.layout import gradient_strides
 from ...ir.graph.nodes import Graph, Meta, meta_of
 from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
@@ -461,7 +462,7 @@ class _Differentiable:
         if self._state() != before:
             raise Break(_CODE, f"the backward of {name} has effects, which come when it runs")
         graph = inner.tracer.finish(outputs)
-        if graph.random:
+        if any(is_random(node) and not sends(node) for node in graph.nodes):
             raise Break(_CODE, f"the backward of {name} draws random numbers")
         lifted = iter([one for _, one, _ in inner.lifted.values()])
         places = tuple(

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...ir.graph.cost_model import metas, product
-from ...ir.graph.effects import reads, root, writes
+from ...ir.graph.effects import reads, root, sends, writes
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.graph.schema import plan_of
 from ...ir.ops.python_kernels import in_python
@@ -173,7 +173,7 @@ def can_compare(graph: Graph) -> bool:
     """
     if not graph.calls:
         return False
-    if calls_python(graph):
+    if has_effects(graph):
         return False
     written = {root(one) for node in graph.nodes for one in writes(node)}
     if any(one.op == "constant" for one in written):
@@ -186,8 +186,12 @@ def can_compare(graph: Graph) -> bool:
     return True
 
 
-def calls_python(graph: Graph) -> bool:
-    """Whether a kernel of the graph is a Python function: it may have effects that show twice."""
+def has_effects(graph: Graph) -> bool:
+    """Whether a kernel of the graph may have effects that show twice: a Python function, or a
+    message to another process."""
+    if any(map(sends, graph.nodes)):
+        not_compared(graph, "it sends messages to other processes")
+        return True
     found = any(one.op == "call" and in_python(one.target) for one in graph.nodes)
     if found:
         not_compared(graph, "a kernel in it is a Python function of the program's")

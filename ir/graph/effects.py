@@ -14,7 +14,7 @@ from ..dataclass import dataclass, field
 from ..symbolic.expr import is_symbolic
 from .layout import is_dense
 from .nodes import Graph, Node
-from .schema import plan_of
+from .schema import MESSAGES, plan_of
 
 NESTED = frozenset((tuple, list, dict))
 
@@ -90,6 +90,12 @@ def _positional(plan: Any, node: Node, at: int) -> Any:
 def is_random(node: Node) -> bool:
     """Whether the node reads (and advances) the random state."""
     return node.op == "call" and plan_of(node.target).random
+
+
+def sends(node: Node) -> bool:
+    """Whether the node sends messages to other processes, or waits for theirs: it counts as random,
+    so that it runs once and in order."""
+    return node.op == "call" and getattr(node.target, "namespace", "") == MESSAGES
 
 
 @dataclass(slots=True)

@@ -149,6 +149,11 @@ class Regions:
         self._outside.update(root(one) for node in inside for one in reads(node))
         self._outside.difference_update(inside)
 
+    @property
+    def within(self) -> bool:
+        """Whether the trace is within a region now."""
+        return bool(self._open)
+
     def without_history(self, node: Node | None = None) -> bool:
         """Whether eager's forward has no history here: within a region of a reentrant checkpoint,
         which has made `node`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+import graftjit
+
 from ..harness import agrees, t
 
 
@@ -539,3 +541,37 @@ def test_fields_of_functions_and_classes():
         lambda: g.__annotations__.update(c=1), lambda: setattr(g, "note", 4),
         lambda: setattr(A, "__annotations__", {}),
     ]  # fmt: skip
+
+
+class Levelled(type):
+    """A metaclass with a property, as `torch.distributed.group` has one for `WORLD`."""
+
+    @property
+    def level(cls):
+        return cls.half * 2
+
+    @level.setter
+    def level(cls, value):
+        cls.half = value / 2
+
+
+def test_a_property_of_a_metaclass():
+    class First(metaclass=Levelled):
+        half = 3
+
+    class Last(First):
+        pass
+
+    def program(x):
+        return x * First.level + Last.level, First.level
+
+    made, x = graftjit.jit(program), torch.ones(2)
+    for changed in (
+        lambda: None,
+        lambda: setattr(First, "level", 5),
+        lambda: setattr(Last, "half", 1),
+    ):
+        changed()
+        (one, level), (other, wanted) = made(x), program(x)
+        assert torch.equal(one, other) and level == wanted
+    assert not made.report().breaks

@@ -1,0 +1,216 @@
+"""Models of `torch.distributed`: messages to other processes as steps of the graph.
+
+In: a call of a function of `ir.ops.collectives.TABLE`. Out: None, or a `Work` for `async_op=True`,
+whose `wait` is a step too. The steps run once each, in the program's order. A break is what a graph
+cannot promise: a tensor with a history (torch's own call has no gradient), a handler in the frame
+for what the call raises, a region that a backward computes again. The sizes and ranks of groups
+are questions that each call asks again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import distributed
+
+from ...ir.ops import collectives
+from ...ir.ops.collectives import ONE, TABLE, Collective
+from ...ir.trace import library_operators  # noqa: F401 (the route of such operators)
+from ...runtime.guards.process_groups import OfGroup, name_of
+from ...runtime.guards.sources import Source
+from ..breaks import Break
+from ..data_model import attributes
+from ..exact_type import is_kind
+from ..torch_models import calls
+from ..values import containers
+from ..values.effects import Called
+from ..values.handled import is_observed
+from ..values.registry import NONE, Args, Kwargs, models
+from ..values.value import Const, Instance, Obj, Sequence, Tensor, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
+
+_CODE = "GB103"  # messages to other processes have their place
+
+
+class Pending:
+    """Replaces the `Work` of a call with `async_op=True`.
+
+    `ticket` is the result of the step that has begun it, `tensors` a tuple of those that it writes,
+    and one of those that it reads.
+    """
+
+    __slots__ = ("tensors", "ticket")
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Replaces `Work.wait`."""
+        raise NotImplementedError
+
+
+attributes.STAND_INS[Pending] = (_CODE, "the work of a collective is looked at")
+attributes.BUILT_BY_CALL[Pending] = (collectives.work_of, ("ticket", "tensors"))
+
+
+def _asked(m: Machine, function: Callable[[Any], Any], group: Any) -> Source:
+    """The source of `function(group)`."""
+    key = (OfGroup, id(function), id(group))
+    if key not in m.heap.asked:
+        m.heap.asked[key] = OfGroup(function, group)
+    return Source("context", None, m.heap.asked[key])
+
+
+def _group(m: Machine, value: Value) -> Any:
+    """The real group of an argument; None for the default one."""
+    if isinstance(value, Const) and value.value is None:
+        return None
+    if not isinstance(value, Obj) or not is_kind(value.value, distributed.ProcessGroup):
+        raise Break(_CODE, "a process group that this process is not in, or of another kind")
+    m.same_object(value)
+    return value.value
+
+
+def _question(function: Callable[..., Any]) -> Any:
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        given = dict(zip(("group",), args, strict=False)) | kwargs
+        if len(args) > 1 or not given.keys() <= {"group"}:
+            raise Break("GB102", f"{function.__name__}() with other arguments")
+        group = _group(m, given.get("group", NONE))
+        source = _asked(m, function, group)
+        found = source.key()
+        if type(found) is not int:
+            raise Break("GB102", f"{function.__name__}() before there is a process group")
+        return m.wrap(found, source)
+
+    return model
+
+
+for _function in (distributed.get_rank, distributed.get_world_size):
+    models(_function)(_question(_function))
+
+
+@models(distributed.is_initialized)
+def _is_initialized(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    source = Source("context", None, distributed.is_initialized)
+    return m.wrap(distributed.is_initialized(), source)
+
+
+# -- the calls -------------------------------------------------------------------------------------
+def _collective(name: str, spec: Collective) -> Any:
+    function = getattr(distributed, name)
+    signature = inspect.signature(function)
+
+    def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+        try:
+            given: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
+        except TypeError:
+            raise Break("GB102", f"{name}() with other arguments") from None
+        _require_place(m, name)
+        group = _group(m, given.pop("group", NONE))
+        of_group = _asked(m, name_of, group)
+        place = of_group.key()
+        if place is None:
+            raise Break("GB102", f"{name}() before there is a process group")
+        m.guard("equals", of_group, place)
+        later = _constant(name, given.pop("async_op", Const(False)))
+        tensors, counts = _operands(m, name, spec, given)
+        ghosts = [[_ghost(m, name, one) for one in some] for some in tensors]
+        constants = [
+            _constant(name, given.pop(one)) if one in given else signature.parameters[one].default
+            for one in spec.constants
+        ]
+        if given:
+            raise Break("GB102", f"{name}() with {', '.join(given)}")
+        how = repr((name, counts, tuple(map(_spelled, constants))))
+        if later:
+            return _begun(m, tensors, calls.record(m, collectives.begin, (*ghosts, how, place), {}))
+        calls.record(m, collectives.collective, (*ghosts, how, place), {})
+        return NONE
+
+    return model
+
+
+def _begun(m: Machine, tensors: tuple[list[Value], list[Value]], ticket: Value) -> Value:
+    """The work that a call returns. Its tensors outlive the graph, unless a step waits for it."""
+    made = Instance(Obj(Pending))
+    kept = Sequence([Sequence(list(some), tuple) for some in tensors], tuple)
+    m.heap.overlay[made] = {"ticket": ticket, "tensors": kept}
+    m.journal.effects.append(Called(collectives.work_of, (ticket, kept)))
+    return made
+
+
+@models(Pending.wait)
+def _wait(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    work, *timeout = args
+    if kwargs or any(not isinstance(one, Const) or one.value is not None for one in timeout):
+        raise Break(_CODE, "wait() with a time limit")
+    _require_place(m, "wait")
+    held = m.heap.overlay[work]
+    kept, ticket = held["tensors"], held["ticket"]
+    assert isinstance(kept, Sequence) and isinstance(ticket, Tensor)
+    parts = [some.items for some in kept.items if isinstance(some, Sequence)]
+    ghosts = [[_ghost(m, "wait", one) for one in some] for some in parts]
+    calls.record(m, collectives.wait, (*ghosts, ticket.ghost), {})
+    m.journal.effects[:] = [
+        one for one in m.journal.effects if not (isinstance(one, Called) and ticket in one.items)
+    ]
+    return Const(True)
+
+
+def _require_place(m: Machine, name: str) -> None:
+    if any(not one.custom for one in m.inner) or m.modes or is_observed(m):
+        raise Break(_CODE, f"{name}() inside of a handler, a transform or a mode")
+    regions = m.tracer.regions
+    if regions is not None and regions.within:
+        raise Break(_CODE, f"{name}() in a function that a backward computes again")
+
+
+def _operands(
+    m: Machine, name: str, spec: Collective, given: dict[str, Any]
+) -> tuple[tuple[list[Value], list[Value]], tuple[int | None, ...]]:
+    """The tensors that the call writes, and those that it reads; and how many each parameter gets,
+    `ONE` for a tensor that is no list, None for no argument."""
+    found: tuple[list[Value], list[Value]] = [], []
+    counts: list[int | None] = []
+    for kind, names in zip(found, (spec.written, spec.read), strict=True):
+        for one in names:
+            value = given.pop(one, NONE)
+            if isinstance(value, Const) and value.value is None:
+                counts.append(None)
+                continue
+            listed = isinstance(value, Sequence) and value.cls is list
+            items = containers.sequence_items(m, value) if listed else [value]
+            kind += items
+            counts.append(len(items) if listed else ONE)
+    return found, tuple(counts)
+
+
+def _ghost(m: Machine, name: str, value: Value) -> Any:
+    if not isinstance(value, Tensor):
+        raise Break("GB102", f"{name}() of something that is no tensor")
+    ghost = calls.to_argument(m, value)
+    if ghost.requires_grad and torch.is_grad_enabled():
+        raise Break(_CODE, f"{name}() of a tensor that requires a gradient")
+    return ghost
+
+
+def _constant(name: str, value: Value) -> Any:
+    found = value.value if isinstance(value, (Const, Obj)) else value
+    if isinstance(value, Sequence):
+        found = [_constant(name, item) for item in value.items]
+    elif not isinstance(found, (int, type(None), distributed.ReduceOp.RedOpType)):
+        raise Break("GB102", f"{name}() with an argument that no graph holds")
+    return found
+
+
+def _spelled(constant: Any) -> Any:
+    """A constant as text that `ir.ops.collectives` reads."""
+    return constant.name if isinstance(constant, distributed.ReduceOp.RedOpType) else constant
+
+
+for _name, _spec in TABLE.items():
+    if hasattr(distributed, _name):
+        models(getattr(distributed, _name))(_collective(_name, _spec))

@@ -1,0 +1,128 @@
+"""Operators that call `torch.distributed`: messages among processes as steps of a graph.
+
+`collective(written, read, how, group)` is one call of a function of `TABLE`, which waits for its
+end. `begin(...)` is the call with `async_op=True`; `wait(written, read, ticket)` waits for it.
+They have the tag of random operators: like those they keep their order, and no pass drops, merges
+or repeats one. What they write is what their schema says, so all other steps keep their place
+around them.
+
+`how` is the text of (name, counts, constants): `counts` has, for each parameter of the function
+that is given tensors, their number, or `ONE` for a tensor that is no list.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import distributed
+
+from ..dataclass import dataclass
+from ..graph.schema import MESSAGES
+
+ONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """The parameters of a function of `torch.distributed`, beside `group` and `async_op`.
+
+    written    tensors, or lists of them, that it writes
+    read       tensors, or lists of them, that it only reads
+    constants  what is fixed when the graph is captured
+    """
+
+    written: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    waits: bool = False  # it has no `async_op`
+
+
+_GATHERED = Collective(("output_tensor",), ("input_tensor",))
+_SCATTERED = Collective(("output",), ("input",), ("op",))
+TABLE: dict[str, Collective] = {
+    "all_reduce": Collective(("tensor",), (), ("op",)),
+    "broadcast": Collective(("tensor",), (), ("src", "group_src")),
+    "reduce": Collective(("tensor",), (), ("dst", "op", "group_dst")),
+    "all_gather": Collective(("tensor_list",), ("tensor",)),
+    "all_gather_into_tensor": _GATHERED,
+    "all_gather_single": _GATHERED,
+    "reduce_scatter": Collective(("output",), ("input_list",), ("op",)),
+    "reduce_scatter_tensor": _SCATTERED,
+    "reduce_scatter_single": _SCATTERED,
+    "all_to_all": Collective(("output_tensor_list",), ("input_tensor_list",)),
+    "all_to_all_single": Collective(
+        ("output",), ("input",), ("output_split_sizes", "input_split_sizes")
+    ),
+    "gather": Collective(("gather_list",), ("tensor",), ("dst", "group_dst")),
+    "scatter": Collective(("tensor",), ("scatter_list",), ("src", "group_src")),
+    "send": Collective((), ("tensor",), ("dst", "tag", "group_dst"), waits=True),
+    "barrier": Collective(),
+}
+
+_LIBRARY = torch.library.Library(MESSAGES, "DEF")
+_SCHEMAS = (
+    "collective(Tensor(a!)[] written, Tensor[] read, str how, str group) -> ()",
+    "begin(Tensor(a!)[] written, Tensor[] read, str how, str group) -> Tensor",
+    "wait(Tensor(a!)[] written, Tensor[] read, Tensor ticket) -> ()",
+)
+for _schema in _SCHEMAS:
+    _LIBRARY.define(_schema, tags=(torch.Tag.nondeterministic_seeded,))
+collective, begin, wait = (
+    getattr(getattr(torch.ops, MESSAGES), name).default for name in ("collective", "begin", "wait")
+)
+
+
+@functools.cache
+def _parsed(how: str) -> Any:
+    name, counts, constants = ast.literal_eval(how)
+    spec = TABLE[name]
+    values = dict(zip(spec.constants, constants, strict=True))
+    if "op" in values:
+        values["op"] = getattr(distributed.ReduceOp, values["op"])
+    return getattr(distributed, name), (*spec.written, *spec.read), counts, values
+
+
+def _call(
+    written: Sequence[torch.Tensor], read: Sequence[torch.Tensor], how: str, group: str, **more: Any
+) -> Any:
+    function, names, counts, constants = _parsed(how)
+    tensors = iter([*written, *read])
+    given = {
+        name: next(tensors) if n == ONE else [next(tensors) for _ in range(n)]
+        for name, n in zip(names, counts, strict=True)
+        if n is not None
+    }
+    place = distributed.distributed_c10d._resolve_process_group(group)
+    return function(**given, **constants, group=place, **more)
+
+
+def _collective(written: Any, read: Any, how: str, group: str) -> None:
+    _call(written, read, how, group)
+
+
+def _begin(written: Any, read: Any, how: str, group: str) -> torch.Tensor:
+    ticket = torch.empty((), dtype=torch.int64)
+    ticket.work = _call(written, read, how, group, async_op=True)  # type: ignore[attr-defined]
+    return ticket
+
+
+def work_of(ticket: Any, tensors: Any) -> Any:
+    """The `Work` of a collective that has begun. `tensors`: what it reads and writes."""
+    return ticket.work
+
+
+def _wait(written: Any, read: Any, ticket: Any) -> None:
+    work = ticket.work
+    if work is not None:  # this process is not in the group
+        work.wait()
+
+
+for _name, _body in (("collective", _collective), ("begin", _begin), ("wait", _wait)):
+    _LIBRARY.impl(_name, _body, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{MESSAGES}::{_name}", lib=_LIBRARY)(
+        (lambda *_: torch.empty((), dtype=torch.int64)) if _name == "begin" else lambda *_: None
+    )
