@@ -34,6 +34,11 @@ def _instruction(frame: Frame) -> Instr:
 def _has_own(frame: Frame) -> bool:
     instr = _instruction(frame)
     while instr.handler is not None:
+        handler = frame.decoded.instrs[instr.handler]
+        # It puts back a local variable that a comprehension has hidden (3.12), and raises again.
+        if handler.op == "SWAP":
+            instr = handler
+            continue
         depth = instr.handler_depth
         exits = frame.stack[depth - 1] if 0 < depth <= len(frame.stack) else None
         if not isinstance(exits, ContextExit):
