@@ -26,7 +26,8 @@ from ..values.value import Const, Tensor, Value
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
 
-MOST_ASKED = 512  # per frame; plain Python would run the same operators
+# Per frame. Plain Python would run the same operators; of constants, capture runs them.
+MOST_ASKED = 512
 
 
 def truth(m: Machine, value: Tensor) -> bool:
@@ -184,8 +185,11 @@ def _answer(m: Machine, value: Tensor, as_truth: bool, at: int = 0) -> Any:
     read = sum(node.op == "input" for node in nodes)
     if any(map(_varies, sources[:read], values)):
         return None
+    if not sources and m.questions == MOST_ASKED:
+        return None
     found = _computed(program, values, as_truth)
     if found is None or not sources:  # it depends on constants only
+        m.questions += 1
         return found
     check = ValueCheck(program, sources, as_truth, found)
     if not m.varied.answered((program.key, *map(str, sources), as_truth), found):

@@ -34,6 +34,7 @@ _KINDS = frozenset(
 # Without a row in the op table.
 _LOOKUPS = ("isin", "bucketize", "searchsorted")
 _CLONE = torch.ops.aten.clone.default
+_UNBIND, _SELECT = torch.ops.aten.unbind.int, torch.ops.aten.select.int
 _UNSET = ("empty", "new_empty")  # uninitialised memory
 
 
@@ -63,7 +64,7 @@ def producing(
             return None
         found = more
     order = {one: at for at, one in enumerate(recorded)}
-    nodes = _over_copies(sorted(found, key=lambda one: order.get(one, -1)))
+    nodes = _by_row(_over_copies(sorted(found, key=lambda one: order.get(one, -1))))
     computing = _computing(nodes)
     if len(computing) > MOST_OPERATORS or sum(map(_elements, computing)) > MOST_ELEMENTS:
         return None
@@ -117,6 +118,23 @@ def _over_copies(nodes: list[Node]) -> list[Node]:
         if node in copied:
             now[node] = Node("call", _CLONE, (node,), {}, node.meta, f"{node.name}_copied")
             made.append(now[node])
+    return made
+
+
+def _by_row(nodes: list[Node]) -> list[Node]:
+    """The nodes without `unbind`: a row of many is selected alone."""
+    now, made = Replaced(), list[Node]()
+    for node in nodes:
+        if node.target is _UNBIND:
+            continue
+        row = node.op == "get" and node.args[0].target is _UNBIND
+        if row:
+            base, dim = (*node.args[0].args, 0)[:2]
+            given = (now[base], node.args[0].kwargs.get("dim", dim), node.target)
+            made.append(Node("call", _SELECT, given, {}, node.meta, node.name, node.where))
+        else:
+            made.append(node if node.op == "input" else moved(node, now.__getitem__))
+        now[node] = made[-1]
     return made
 
 

@@ -355,6 +355,34 @@ def test_conditions_that_change_together_at_first():
     return f, (t(), 0), [stepping(step) for step in range(7)]
 
 
+@agrees(level="O1")
+def test_rows_and_columns_of_a_tensor():
+    def f(x, mask):
+        own = mask.clone()
+        own.unbind(1)[2].fill_(False)
+        for row in mask:
+            if row.any():
+                x = x + row.sum()
+        for column in (*mask.unbind(-1), *own.unbind(dim=1)):
+            x = x * 2 if column.all() else x - 1
+        return x
+
+    def stepping(*values):
+        return lambda: (t(), bits(*values).view(2, 3))
+
+    given = [stepping(1, 0, 0, 1, 0, 0), stepping(1, 1, 1, 1, 1, 1), stepping(1, 0, 0, 1, 0, 0)]
+    return f, (t(), bits(0, 1, 0, 0, 0, 0).view(2, 3)), given
+
+
+@agrees(level="O1", breaks=1)
+def test_more_conditions_of_constants_than_a_graph_answers():
+    def f(x):
+        rising = torch.arange(700)
+        return x + 1, all(rising[:-1] < rising[1:])
+
+    return f, (t(),)
+
+
 # -- is_compiling ---------------------------------------------------------------------------------------------
 @agrees(breaks=0)
 def test_is_compiling_is_what_plain_python_says():
