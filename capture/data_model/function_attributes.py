@@ -191,7 +191,14 @@ def c_attr(m: Machine, value: Obj, name: str) -> Value:
         raise NoAttribute(name, type(value.value).__name__)
     if name not in _C_NAMES:
         raise Break("GB112", f"attribute {name!r} of a C function")
-    found = getattr(value.value, name)  # it never changes, and the function is guarded
+    real, source = value.value, value.source
+    found = getattr(real, name)
+    if source is not None and source.kind != "const":
+        # Each look-up makes such an object, and no guard knows it by identity.
+        if type(real) is types.MethodWrapperType:
+            raise Break("GB112", f"attribute {name!r} of a method of a C type")
+        if name == "__self__" and type(real) is types.BuiltinFunctionType:
+            return m.wrap(found, Source("member", source, name))
     return m.wrap(found, Source("const", None, found))
 
 

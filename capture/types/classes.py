@@ -47,6 +47,7 @@ from ..values.value import (
     Tensor,
     Value,
 )
+from ..values.wrap import pin
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -86,8 +87,7 @@ def _classes(m: Machine, value: Value, depth: int = 0) -> list[type]:
             return [value.value]
         parts = typing.get_args(value.value) if is_kind(value.value, types.UnionType) else ()
         if parts and all(is_kind(arg, type) for arg in parts):
-            if value.source is not None:
-                m.guard("is", value.source, value.value)
+            _hold_hint(m, value)
             return list(parts)
         # typing.Callable, typing.List: the class that they name.
         if is_kind(value.value, _ALIASES):
@@ -343,8 +343,7 @@ def generic_alias(m: Machine, cls: Obj, index: Value) -> Value | None:
     if type(kind) is not type or len(parts) != len(given):
         return None
     for one in parts:
-        if one.pin is not None:
-            one.pin()
+        _hold_hint(m, one)
     made = types.GenericAlias(kind, tuple([one.value for one in parts]))
     return m.wrap(made, Source("const", None, made))
 
@@ -358,10 +357,16 @@ def union(m: Machine, left: Value, right: Value) -> Value | None:
     if len(parts) != 2:
         return None
     for one in parts:
-        if one.pin is not None:
-            one.pin()
+        _hold_hint(m, one)
     made = parts[0].value | parts[1].value
     return m.wrap(made, Source("const", None, made))
+
+
+def _hold_hint(m: Machine, hint: Obj) -> None:
+    """Guard the identity of a part. The classes of unions are guarded by their identity already."""
+    pin(hint)
+    if is_kind(hint.value, types.UnionType) and hint.source is not None:
+        m.guard("is", hint.source, hint.value)
 
 
 def _joins(hint: Any) -> bool:

@@ -531,6 +531,8 @@ def _freeze_constant(value: Any) -> Any:
         value = value.item()  # it has the hash and equality of Python's number
     if isinstance(value, (float, complex)) and value != value:
         raise Break("GB137", "a key that is nan, which is equal to itself alone")
+    if type(value).__hash__ is None:  # a slice, before 3.12
+        raise Break("GB137", "a key that is unhashable")
     return ("const", value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import re
 import sys
 import types
 
@@ -681,3 +682,17 @@ def test_an_import_from_a_module_that_answers_itself_asks_it_each_time():
         return x + other + known, third, missing, log
 
     return f, (t(2),)
+
+
+@agrees(level="O1")
+def test_the_owner_of_a_c_method_that_varies():
+    def methods(n):
+        owner = re.compile("a" * n)
+        return t(2), [n].__len__, [n].copy, float(n).__neg__, owner.match
+
+    def f(x, length, copy, negative, match):
+        y = x + 1
+        owners = length.__self__, copy.__self__, negative.__self__, match.__self__.pattern
+        return y * 2, owners, negative.__name__
+
+    return f, methods(1), [lambda _, n=n: methods(n) for n in (2, 3, 1)]

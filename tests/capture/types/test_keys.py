@@ -181,3 +181,19 @@ def test_a_key_of_another_class_is_asked_and_not_taken_for_absent():
     for _ in range(2):
         assert torch.equal(f(t(2)), t(2) * 3)
     assert {row.code for row in f.report().breaks} == {"GB137"}
+
+
+@agrees(level="O1")
+def test_a_slice_from_outside_as_a_key():
+    held = {1: 2.0}
+
+    def f(x, part):
+        y, said = x + 1, []
+        for ask in (held.get, held.__contains__, frozenset(held).__contains__):
+            try:
+                said.append(ask(part))
+            except TypeError as error:
+                said.append(str(error))
+        return y * 2, said
+
+    return f, (t(2), slice(1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from typing import TypeVar
 
 import torch
 
@@ -73,3 +74,23 @@ def test_the_builtin_is_replaced():
         names["__build_class__"] = real
 
     return lambda x: f(x)[1] == "Made", (t(3),), [replaced, put_back]
+
+
+@agrees(level="O1")
+def test_a_union_that_varies_in_an_alias_and_in_a_union():
+    values = [int | str, list[int] | str, int | float, int | str]
+
+    def f(x, kind):
+        return x + 1, repr(list[kind]), repr(dict[str, kind]), repr(kind | None), repr(bytes | kind)
+
+    return f, (t(2), values[0]), [lambda _, kind=kind: (t(2), kind) for kind in values[1:]]
+
+
+@agrees(level="O1")
+def test_a_union_of_what_the_frame_made_before_a_break():
+    def f(x):
+        y = x + 1
+        made = TypeVar("made")
+        return y * 2, list[int | list[made]].__parameters__[0] is made
+
+    return f, (t(2),)
