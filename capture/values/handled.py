@@ -33,8 +33,8 @@ def _instruction(frame: Frame) -> Instr:
 
 def _has_own(frame: Frame) -> bool:
     instr = _instruction(frame)
-    while instr.handler is not None:
-        handler = frame.decoded.instrs[instr.handler]
+    while (at := instr.handler) is not None:
+        handler = frame.decoded.instrs[at]
         # It puts back a local variable that a comprehension has hidden (3.12), and raises again.
         if handler.op == "SWAP":
             instr = handler
@@ -44,7 +44,7 @@ def _has_own(frame: Frame) -> bool:
         if not isinstance(exits, ContextExit):
             return True
         # The handler of the block is covered by its own cleanup, and that by what is around it.
-        instr = frame.decoded.instrs[instr.handler]
+        instr = handler
         while instr.handler is not None and instr.handler_depth >= depth:
             instr = frame.decoded.instrs[instr.handler]
     return False
