@@ -50,6 +50,10 @@ class Pending:
         """Replaces `Work.wait`."""
         raise NotImplementedError
 
+    def __getattr__(self, name: str) -> Any:
+        """Replaces all else that a `Work` has."""
+        raise NotImplementedError
+
 
 attributes.STAND_INS[Pending] = (_CODE, "the work of a collective is looked at")
 attributes.BUILT_BY_CALL[Pending] = (collectives.work_of, ("ticket", "tensors"))
@@ -102,6 +106,7 @@ def _is_initialized(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 def _collective(name: str, spec: Collective) -> Any:
     function = getattr(distributed, name)
     signature = inspect.signature(function)
+    defaults = signature.parameters
 
     def model(m: Machine, args: Args, kwargs: Kwargs) -> Value:
         try:
@@ -115,11 +120,11 @@ def _collective(name: str, spec: Collective) -> Any:
         if place is None:
             raise Break("GB102", f"{name}() before there is a process group")
         m.guard("equals", of_group, place)
-        later = _constant(name, given.pop("async_op", Const(False)))
+        later = _constant(m, name, given.pop("async_op", Const(False)))
         tensors, counts = _operands(m, name, spec, given)
         ghosts = [[_ghost(m, name, one) for one in some] for some in tensors]
         constants = [
-            _constant(name, given.pop(one)) if one in given else signature.parameters[one].default
+            _constant(m, name, given.pop(one)) if one in given else defaults[one].default
             for one in spec.constants
         ]
         if given:
@@ -140,6 +145,11 @@ def _begun(m: Machine, tensors: tuple[list[Value], list[Value]], ticket: Value) 
     m.heap.overlay[made] = {"ticket": ticket, "tensors": kept}
     m.journal.effects.append(Called(collectives.work_of, (ticket, kept)))
     return made
+
+
+@models(Pending.__getattr__)
+def _looked_at(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    raise Break(*attributes.STAND_INS[Pending])
 
 
 @models(Pending.wait)
@@ -197,13 +207,15 @@ def _ghost(m: Machine, name: str, value: Value) -> Any:
     return ghost
 
 
-def _constant(name: str, value: Value) -> Any:
-    found = value.value if isinstance(value, (Const, Obj)) else value
+def _constant(m: Machine, name: str, value: Value) -> Any:
     if isinstance(value, Sequence):
-        found = [_constant(name, item) for item in value.items]
-    elif not isinstance(found, (int, type(None), distributed.ReduceOp.RedOpType)):
+        return [_constant(m, name, item) for item in containers.sequence_items(m, value)]
+    if isinstance(value, Obj) and is_kind(value.value, distributed.ReduceOp.RedOpType):
+        m.same_object(value)
+        return value.value
+    if not isinstance(value, Const) or type(value.value) not in (int, bool, type(None)):
         raise Break("GB102", f"{name}() with an argument that no graph holds")
-    return found
+    return value.value
 
 
 def _spelled(constant: Any) -> Any:

@@ -30,6 +30,15 @@ def largest_of_an_argument(x: T) -> T:
     return x + 1
 
 
+def reduced_by(x: T, op: Any, src: int, late: bool) -> T:
+    y = x * 2
+    work = dist.all_reduce(y, op, async_op=late)
+    if work is not None:
+        work.wait()
+    dist.broadcast(x, src)
+    return x + y
+
+
 def average(x: T) -> T:
     dist.all_reduce(x, group=dist.group.WORLD)
     return x / dist.get_world_size()
@@ -186,6 +195,32 @@ def _called(function: Callable[[T], T]) -> Found:
 def all_programs() -> dict[str, Found]:
     """By name: results in eager mode and jitted, breaks, graphs."""
     return {name: _called(one) for name, one in PROGRAMS.items()}
+
+
+def by_arguments() -> Found:
+    """Operators, ranks and flags that vary from call to call."""
+    made, found = graftjit.jit(reduced_by), tuple[list[Any], list[Any]](([], []))
+    ops = dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN
+    for call, kept in zip((reduced_by, made), found, strict=True):
+        for number, op in enumerate((*ops, *ops)):
+            kept.append(call(_argument(number), op, number % 2, number > 3))
+    return _told(made, *found)
+
+
+def by_groups() -> Found:
+    """A group that varies, one of this process alone among them."""
+
+    def reduced(x: T, group: Any) -> T:
+        y = x * 2
+        dist.all_reduce(y, group=group)
+        return y * dist.get_world_size(group) + dist.get_rank(group)
+
+    alone = [dist.new_group([rank]) for rank in range(WORLD)][dist.get_rank()]
+    made, found = graftjit.jit(reduced), tuple[list[Any], list[Any]](([], []))
+    for call, kept in zip((reduced, made), found, strict=True):
+        for group in (None, alone, dist.group.WORLD, alone, None):
+            kept.append(call(_argument(1), group))
+    return _told(made, *found)
 
 
 def _weights() -> list[T]:

@@ -42,6 +42,13 @@ def test_training_is_one_graph(tmp_path: Any, name: str) -> None:
         assert (breaks, graphs) == ([], 1)
 
 
+@pytest.mark.parametrize("name", ["by_arguments", "by_groups"])
+def test_what_varies_is_seen(tmp_path: Any, name: str) -> None:
+    for eager, ours, breaks, _ in on_two(tmp_path, "messages", name):
+        assert len(eager) == len(ours) and all(map(torch.equal, ours, eager))
+        assert not breaks
+
+
 def test_a_second_derivative_sends_nothing_again(tmp_path: Any) -> None:
     for error in on_two(tmp_path, "messages", "second_derivative"):
         assert "would send them again" in error
