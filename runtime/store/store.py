@@ -5,7 +5,7 @@ function. Out: a loaded library with the addresses of its kernels.
 
 A file name contains a hash of the inputs and a hash of the content, and the file appears by one
 rename. So a partial or damaged file is detected and built again, and any number of processes may
-write at once. Least recently used files are removed beyond the size limit. A folder that others can
+write at once. Processes that need a kernel at the same time build it once (`claims`). Least recently used files are removed beyond the size limit. A folder that others can
 write is not used at all; without a folder, kernels are kept in memory. Codegen uses the store;
 `python -m graftjit cache` shows, clears, saves and loads it (with `runtime.store.bundle`).
 """
@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from ..events.events import Fallback, KernelBuilt
 from ..process.session import SESSION
 from . import kernel_file, permissions
 from .atomic_write import write_whole
+from .claims import claimed
 from .kernel_file import ANY, Name
 from .loaded import Loaded
 
@@ -129,7 +131,7 @@ class KernelStore:
             if library is None:
                 start = time.perf_counter()
                 library = self._from_disk(wanted, symbols, name)
-                library = library or self._build(wanted, source, symbols, build, name)
+                library = library or self._built_once(wanted, source, symbols, build, name)
                 self._loaded.put(memory, library)
                 self._building.pop(memory, None)  # waiting threads find the library
                 SESSION.emit(
@@ -214,6 +216,23 @@ class KernelStore:
                 found.append((name.compiler == ANY, entry.name, name))
         for _any, text, name in sorted(found, key=lambda item: item[:2]):
             yield shelf / text, name
+
+    def _built_once(
+        self, wanted: Name, source: str, symbols: Sequence[str], build: Build, title: str
+    ) -> Library:
+        """The library, built by this process, or by another one that builds it now."""
+        with self.claim(wanted) as waited:
+            found = self._from_disk(wanted, symbols, title) if waited else None
+            return found or self._build(wanted, source, symbols, build, title)
+
+    def claim(self, wanted: Name) -> AbstractContextManager[bool]:
+        """A block in which no other process of this machine builds the kernel. Its value: whether
+        one has done so meanwhile."""
+        folder = next(self.scratch_roots())
+        if folder != self.folder:  # others do not see what is built here
+            return nullcontext(False)
+        name = f"{BUILD_PREFIX}{wanted.key}.{wanted.machine}.{wanted.compiler}"
+        return claimed(folder / name)
 
     def _build(
         self, wanted: Name, source: str, symbols: Sequence[str], build: Build, title: str

@@ -14,6 +14,7 @@ from torch import distributed as dist
 from torch import nn
 
 import graftjit
+from graftjit.runtime.store.store import KernelStore
 
 T = torch.Tensor
 WORLD = 2
@@ -271,6 +272,22 @@ def whole_step() -> Found:
 
     (eager, _), (ours, made) = trained(False), trained(True)
     return _told(made, eager, ours)
+
+
+def cold() -> tuple[int, int]:
+    """(libraries that a training step needs, those that this rank has built)"""
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 3)), torch.ones(4, 8)
+    load, build, calls = KernelStore.load, KernelStore._build, list[str]()
+    KernelStore.load = lambda *given, **named: (  # type: ignore[method-assign]
+        calls.append("load"),
+        load(*given, **named),
+    )[1]
+    KernelStore._build = lambda *given: (  # type: ignore[method-assign]
+        calls.append("build"),
+        build(*given),
+    )[1]
+    graftjit.jit(lambda x: model(x).square().mean())(x).backward()
+    return calls.count("load"), calls.count("build")
 
 
 def second_derivative() -> str:

@@ -54,6 +54,15 @@ def test_a_second_derivative_sends_nothing_again(tmp_path: Any) -> None:
         assert "would send them again" in error
 
 
+def test_each_library_is_built_by_one_rank(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "store").mkdir(mode=0o700)
+    monkeypatch.setenv("GRAFTJIT_CACHE_DIR", str(tmp_path / "store"))
+    monkeypatch.setenv("GRAFTJIT_CHECK", "0")
+    one, other = on_two(tmp_path, "messages", "cold")
+    assert one[0] == other[0] >= 2
+    assert one[1] + other[1] == one[0]
+
+
 def test_without_a_group_python_raises() -> None:
     def reduced(x: torch.Tensor) -> Any:
         torch.distributed.all_reduce(x)

@@ -18,7 +18,7 @@ import pytest
 from graftjit.runtime.errors import BuildError
 from graftjit.runtime.events.events import Fallback, KernelBuilt
 from graftjit.runtime.process.hardware import cpu
-from graftjit.runtime.store import kernel_file
+from graftjit.runtime.store import claims, kernel_file
 from graftjit.runtime.store.kernel_file import digest_of, key_of
 from graftjit.runtime.store.store import KernelStore
 
@@ -295,12 +295,18 @@ def test_libraries_without_a_program_are_unloaded_in_the_end(tmp_path):
 
 
 def _race(folder: str, start: float, results) -> None:
+    """(values, what this process has built)"""
     time.sleep(max(0.0, start - time.time()))
-    values = []
+    values, built = [], []
+
+    def noted(source, target):
+        built.append(source)
+        build(source, target)
+
     for number in range(4):
         source = f'extern "C" int answer() {{ return {number}; }}'
-        values.append(call(KernelStore(Path(folder)).load(source, ["answer"], build)))
-    results.put(values)
+        values.append(call(KernelStore(Path(folder)).load(source, ["answer"], noted)))
+    results.put((values, built))
 
 
 def test_processes_race(tmp_path):
@@ -315,11 +321,41 @@ def test_processes_race(tmp_path):
     found = [results.get(timeout=60) for _ in workers]
     for worker in workers:
         worker.join()
-    assert found == [[0, 1, 2, 3]] * 3
+    assert [values for values, _ in found] == [[0, 1, 2, 3]] * 3
+    # each kernel is built by one of them
+    assert len([source for _, built in found for source in built]) == 4
     store = KernelStore(tmp_path)
+    assert not list(store.folder.glob("building-*"))
     assert {path.name.split(".")[0] for path in store.folder.rglob("*.so")} == {
         key_of(f'extern "C" int answer() {{ return {n}; }}') for n in range(4)
     }
+
+
+def _builds_for_ever(folder: str, begun) -> None:
+    def endless(source, target):
+        begun.set()
+        time.sleep(600)
+
+    KernelStore(Path(folder)).load(SOURCE, ["answer"], endless)
+
+
+@pytest.mark.parametrize("how", ["killed", "hangs"])
+def test_another_process_builds_if_the_one_that_does(tmp_path, how, monkeypatch):
+    context = multiprocessing.get_context("fork")
+    begun = context.Event()
+    other = context.Process(target=_builds_for_ever, args=(str(tmp_path), begun))
+    other.start()
+    assert begun.wait(60)
+    if how == "killed":
+        killing = threading.Timer(0.5, other.kill)
+        killing.start()
+    else:
+        monkeypatch.setattr(claims, "PATIENCE", 0.5)
+    begin = time.monotonic()
+    assert call(KernelStore(tmp_path).load(SOURCE, ["answer"], build)) == 42
+    assert 0.4 < time.monotonic() - begin < 60
+    other.kill()
+    other.join()
 
 
 def test_threads_build_once(tmp_path):
@@ -390,7 +426,9 @@ KernelStore(Path(sys.argv[1])).load("text", ["answer"], build)
     )  # fmt: skip
     assert ended.returncode == -signal.SIGKILL
     assert not list(temporary.iterdir())
-    (left,) = store.folder.glob("building-*")
-    os.utime(left, (1, 1))
+    scratch_and_claim = list(store.folder.glob("building-*"))
+    assert len(scratch_and_claim) == 2
+    for left in scratch_and_claim:
+        os.utime(left, (1, 1))
     store.load(SOURCE, ["answer"], build)
-    assert not left.exists()
+    assert not any(left.exists() for left in scratch_and_claim)
