@@ -63,7 +63,8 @@ def _collectives() -> list[Any]:
         return []
     beginnings = ("all_", "broadcast", "reduce", "gather", "scatter", "send", "barrier")
     questions = "get_rank", "get_world_size", "is_initialized"
-    return [one for one in _named(torch.distributed, *beginnings, *questions) if callable(one)]
+    named = [one for one in _named(torch.distributed, *beginnings, *questions) if callable(one)]
+    return [*named, calls.collective_operator]
 
 
 _OF_STREAMS = ("write", "flush")

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional
 
 from ...ir.errors import CannotTrace
-from ...ir.graph.schema import is_torchs
+from ...ir.graph.schema import SENDING, is_torchs
 from ...ir.trace.tracer import DataDependent, TraceError, Unsupported
 from ...runtime.guards.sources import Source
 from ...runtime.process import fault_origin
@@ -147,11 +147,8 @@ _PURE_MODULES = frozenset(
     }
 )  # fmt: skip
 # A reason of the tracer -> the code of its break, where it is not GB124.
-_UNSUPPORTED = {
-    "history": _AUTOGRAD,
-    "inference": "GB108",
-    **dict.fromkeys(("no-fake-rule", "fake-rule"), "GB143"),
-}
+_UNSUPPORTED = {"history": _AUTOGRAD, "inference": "GB108"}
+_UNSUPPORTED |= dict.fromkeys(("no-fake-rule", "fake-rule"), "GB143")
 _OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _VIEWS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 
@@ -215,7 +212,9 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         if fn.__module__ == "torch._C._functorch":  # they begin and end levels of transforms
             raise Break("GB124", f"{name}()")
     named = None if is_none(kwargs.get("generator", NONE)) else drawn_tensor
-    if is_kind(fn, _OPERATORS) and not is_torchs(str(fn).partition(".")[0]):
+    if is_kind(fn, _OPERATORS) and (space := str(fn).partition(".")[0]) in SENDING:
+        named = collective_operator
+    elif is_kind(fn, _OPERATORS) and not is_torchs(space):
         named = library_operator
     if named is not None:
         return model_of(named)(m, [Obj(fn), *args], kwargs)  # type: ignore[misc]
@@ -236,6 +235,10 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
 
 def library_operator(*_: Any) -> None:
     """Stands in the table of models for all operators that are not torch's own."""
+
+
+def collective_operator(*_: Any) -> None:
+    """Stands in the table of models for torch's operators that send messages to other processes."""
 
 
 def by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:

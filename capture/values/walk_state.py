@@ -47,6 +47,7 @@ class Heap:
     replaced    what to raise if Python must set the `.data` of an input that the frame has set
     asked       callables of guards ("context" sources), by what they ask
     recordings  lists that get warnings of the frame
+    pending     result of a functional collective -> what stands for its work
     """
 
     known: dict[int, Value] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class Heap:
     replaced: list[Any] = field(default_factory=list)
     asked: dict[Any, Any] = field(default_factory=dict)
     recordings: set[Value] = field(default_factory=set)
+    pending: dict[Value, Value] = field(default_factory=dict)
 
     def tensor(self, ghost: Any) -> Tensor:
         """The Value of a ghost."""

@@ -115,6 +115,11 @@ def work_of(ticket: Any, tensors: Any) -> Any:
     return ticket.work
 
 
+def hand_over(ticket: Any, tensors: Any) -> None:
+    """Let torch's `wait_tensor` wait for the work of a functional collective."""
+    torch._C._distributed_c10d._register_work(tensors[0][0], ticket.work)
+
+
 def _wait(written: Any, read: Any, ticket: Any) -> None:
     work = ticket.work
     if work is not None:  # this process is not in the group

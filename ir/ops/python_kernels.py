@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._library import custom_ops, simple_registry
 
-from ..graph.schema import OURS, is_torchs
+from ..graph.schema import OURS, SENDING, is_torchs
 
 _OVERRIDES = (
     "CPU",
@@ -98,7 +98,14 @@ def _nothing(*_: Any, **__: Any) -> None:
     """The rule of an operator that only writes."""
 
 
-def overridden(op: Any) -> bool:
+def refusal(op: Any) -> str:
+    """Why an operator of torch's is not recorded, or ""."""
+    if op.namespace in SENDING:
+        return "which sends messages to other processes"
+    return "for which the program has its own kernel" if _overridden(op) else ""
+
+
+def _overridden(op: Any) -> bool:
     """Whether the program replaced a kernel of one of torch's operators with its own."""
     if op.namespace == OURS or not is_torchs(op.namespace):
         return False

@@ -26,7 +26,7 @@ from ..location import Location
 from ..ops.creation import warn_of_cast
 from ..ops.infer import infer
 from ..ops.meta_kernels import pinned_all
-from ..ops.python_kernels import overridden
+from ..ops.python_kernels import refusal
 from ..ops.scalar_range import hold_draws_to_dtype, hold_to_dtype
 from ..symbolic.symnode import SYMBOLIC, from_torch
 from .autocast_cache import cached_cast, is_cached, is_kept
@@ -124,8 +124,8 @@ class Recorder:
             return make_ghost(self.owner, *self.echo)
         plan = self._plans.get(id(op))  # the hash of an OpOverload runs Python code
         if plan is None:
-            if overridden(op):
-                raise Unsupported("overridden", f"{op}, for which the program has its own kernel")
+            if reason := refusal(op):
+                raise Unsupported("overridden", f"{op}, {reason}")
             plan = self._plans[id(op)] = plan_of(op)
         if "device" in kwargs:
             kwargs = _numbered(kwargs)

@@ -17,6 +17,7 @@ import graftjit
 from graftjit.runtime.store.store import KernelStore
 
 T = torch.Tensor
+OPS = torch.ops._c10d_functional
 WORLD = 2
 
 
@@ -127,6 +128,23 @@ def in_blocks(x: T) -> T:
     return x + found
 
 
+def functional(x: T) -> T:
+    name = "0"
+    one = OPS.all_reduce(x * 2, "sum", name)
+    other = OPS.broadcast(x + 1, 1, name)
+    OPS.all_reduce(x * 5, "max", name)
+    mine = x.sin()
+    found = OPS.wait_tensor(OPS.all_gather_into_tensor(x, WORLD, name))
+    part = OPS.wait_tensor(OPS.reduce_scatter_tensor.default(found, "sum", WORLD, name))
+    return OPS.wait_tensor(one) + OPS.wait_tensor(other) + mine + part
+
+
+def functional_and_waited_for_after_a_break(x: T) -> T:
+    y = OPS.all_reduce(x * 2, "sum", "0")
+    gc.get_threshold()
+    return OPS.wait_tensor(y) + 1
+
+
 def handled(x: T) -> T:
     try:
         dist.all_reduce(x)
@@ -168,7 +186,8 @@ PROGRAMS: dict[str, Callable[[T], T]] = {
     for one in (
         *(all_reduce, largest_of_an_argument, average, by_rank, gathered, gathered_into_one),
         *(scattered, exchanged, to_the_first, unused, in_order, begun, in_blocks, handled),
-        begun_and_waited_for_after_a_break,
+        *(begun_and_waited_for_after_a_break, functional),
+        functional_and_waited_for_after_a_break,
     )
 }
 Found = tuple[list[Any], list[Any], list[tuple[str, str]], int]
