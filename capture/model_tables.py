@@ -61,9 +61,12 @@ def _collectives() -> list[Any]:
     """Functions of torch.distributed that send messages, or tell of groups."""
     if not torch.distributed.is_available():
         return []
-    beginnings = ("all_", "broadcast", "reduce", "gather", "scatter", "send", "barrier")
+    beginnings = ("all_", "broadcast", "reduce", "gather", "scatter", "barrier")
+    pairs = "send", "recv", "isend", "irecv"
     questions = "get_rank", "get_world_size", "is_initialized"
-    named = [one for one in _named(torch.distributed, *beginnings, *questions) if callable(one)]
+    named = [
+        one for one in _named(torch.distributed, *beginnings, *pairs, *questions) if callable(one)
+    ]
     return [*named, calls.collective_operator]
 
 

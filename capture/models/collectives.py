@@ -116,7 +116,7 @@ def _collective(name: str, spec: Collective) -> Any:
             raise Break("GB102", f"{name}() with other arguments") from None
         _require_place(m, name)
         place = _place(m, name, given.pop("group", NONE))
-        later = _constant(m, name, given.pop("async_op", Const(False)))
+        later = _constant(m, name, given.pop("async_op", Const(spec.begins)))
         tensors, counts = _operands(m, name, spec, given)
         constants = [
             _constant(m, name, given.pop(one)) if one in given else defaults[one].default
@@ -128,8 +128,10 @@ def _collective(name: str, spec: Collective) -> Any:
         if later:
             return _begun(m, name, tensors, how, place)
         ghosts = _ghosts(m, name, tensors)
+        if name == "recv" and type(constants[0]) is not int:
+            raise Break("GB102", "recv() from any process")
         calls.record(m, collectives.collective, (*ghosts, how, place), {})
-        return NONE
+        return Const(constants[0]) if name == "recv" else NONE
 
     return model
 

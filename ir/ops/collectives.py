@@ -33,12 +33,13 @@ class Collective:
     written    tensors, or lists of them, that it writes
     read       tensors, or lists of them, that it only reads
     constants  what is fixed when the graph is captured
+    begins     it has no `async_op`, and returns a `Work`
     """
 
     written: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
-    waits: bool = False  # it has no `async_op`
+    begins: bool = False
 
 
 _GATHERED = Collective(("output_tensor",), ("input_tensor",))
@@ -59,7 +60,10 @@ TABLE: dict[str, Collective] = {
     ),
     "gather": Collective(("gather_list",), ("tensor",), ("dst", "group_dst")),
     "scatter": Collective(("tensor",), ("scatter_list",), ("src", "group_src")),
-    "send": Collective((), ("tensor",), ("dst", "tag", "group_dst"), waits=True),
+    "send": Collective((), ("tensor",), ("dst", "tag", "group_dst")),
+    "recv": Collective(("tensor",), (), ("src", "tag", "group_src")),
+    "isend": Collective((), ("tensor",), ("dst", "tag", "group_dst"), begins=True),
+    "irecv": Collective(("tensor",), (), ("src", "tag", "group_src"), begins=True),
     "barrier": Collective(),
 }
 
@@ -106,7 +110,8 @@ def _collective(written: Any, read: Any, how: str, group: str) -> None:
 
 def _begin(written: Any, read: Any, how: str, group: str) -> torch.Tensor:
     ticket = torch.empty((), dtype=torch.int64)
-    ticket.work = _call(written, read, how, group, async_op=True)  # type: ignore[attr-defined]
+    more = {} if TABLE[_parsed(how)[0].__name__].begins else {"async_op": True}
+    ticket.work = _call(written, read, how, group, **more)  # type: ignore[attr-defined]
     return ticket
 
 

@@ -128,6 +128,19 @@ def in_blocks(x: T) -> T:
     return x + found
 
 
+def from_one_to_the_other(x: T) -> T:
+    found, source = torch.empty_like(x), -1
+    if dist.get_rank() == 0:
+        dist.send(x * 2, 1, tag=3)
+        works = [dist.irecv(found, 1), dist.isend(x + 1, 1)]
+    else:
+        source = dist.recv(found, 0, tag=3)
+        works = [dist.isend(x + found, 0), dist.irecv(found, 0)]
+    for work in works:
+        work.wait()
+    return found + source
+
+
 def functional(x: T) -> T:
     name = "0"
     one = OPS.all_reduce(x * 2, "sum", name)
@@ -186,7 +199,7 @@ PROGRAMS: dict[str, Callable[[T], T]] = {
     for one in (
         *(all_reduce, largest_of_an_argument, average, by_rank, gathered, gathered_into_one),
         *(scattered, exchanged, to_the_first, unused, in_order, begun, in_blocks, handled),
-        *(begun_and_waited_for_after_a_break, functional),
+        *(begun_and_waited_for_after_a_break, from_one_to_the_other, functional),
         functional_and_waited_for_after_a_break,
     )
 }
