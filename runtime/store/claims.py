@@ -12,7 +12,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PATIENCE = 300.0  # seconds that a process waits for another one to build a kernel
@@ -20,42 +20,33 @@ _PAUSE = 0.02  # seconds between two looks
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[bool]:
-    """Hold the claim. Yields whether another process had it before."""
+def claimed(path: Path) -> Iterator[None]:
+    """Hold the claim. Another process may have had it, and built the kernel, shortly before."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
-        yield False
+        yield
         return
     try:
-        yield _wait(descriptor)
+        _wait(descriptor)
+        yield
     finally:
         # The next one finds the kernel: it needs no claim.
-        path.unlink(missing_ok=True)
-        _release(descriptor)
-
-
-def _wait(descriptor: int) -> bool:
-    """Lock the file, or give up. Whether another process had locked it."""
-    end, waited = time.monotonic() + PATIENCE, False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return waited
-        except BlockingIOError:
-            waited = True
-        except OSError:  # a file system without locks
-            return waited
-        if time.monotonic() > end:
-            return waited
-        time.sleep(_PAUSE)
-
-
-def _release(descriptor: int) -> None:
-    """Unlock, also for a child process that has inherited the open file, and close."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    except OSError:
-        pass
-    finally:
+        with suppress(OSError):
+            path.unlink()
+        # Unlocked also for a child process that has inherited the open file.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
+
+
+def _wait(descriptor: int) -> None:
+    """Lock the file, or give up."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError:  # a file system without locks
+            return None

@@ -176,7 +176,7 @@ class KernelStore:
             return None
         others = 0
         for path, name in self.candidates(wanted):
-            if name.machine != wanted.machine or name.compiler not in (wanted.compiler, ANY):
+            if not _fits(name, wanted):
                 others += 1
                 continue
             try:
@@ -221,16 +221,16 @@ class KernelStore:
         self, wanted: Name, source: str, symbols: Sequence[str], build: Build, title: str
     ) -> Library:
         """The library, built by this process, or by another one that builds it now."""
-        with self.claim(wanted) as waited:
-            found = self._from_disk(wanted, symbols, title) if waited else None
+        with self._claim(wanted):
+            stored = any(_fits(name, wanted) for _path, name in self.candidates(wanted))
+            found = self._from_disk(wanted, symbols, title) if stored else None
             return found or self._build(wanted, source, symbols, build, title)
 
-    def claim(self, wanted: Name) -> AbstractContextManager[bool]:
-        """A block in which no other process of this machine builds the kernel. Its value: whether
-        one has done so meanwhile."""
+    def _claim(self, wanted: Name) -> AbstractContextManager[None]:
+        """A block in which no other process of this machine builds the kernel."""
         folder = next(self.scratch_roots())
         if folder != self.folder:  # others do not see what is built here
-            return nullcontext(False)
+            return nullcontext()
         name = f"{BUILD_PREFIX}{wanted.key}.{wanted.machine}.{wanted.compiler}"
         return claimed(folder / name)
 
@@ -401,6 +401,11 @@ class KernelStore:
         with self._lock:
             self._bytes = None
         return sum(_count(files, kind) for kind in kernel_file.KERNELS)
+
+
+def _fits(name: Name, wanted: Name) -> bool:
+    """Whether a stored kernel is for this machine and compiler."""
+    return name.machine == wanted.machine and name.compiler in (wanted.compiler, ANY)
 
 
 def _count(files: list[tuple[float, int, Path]], kind: str) -> int:
