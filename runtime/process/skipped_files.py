@@ -15,8 +15,10 @@ from .wrappers import TORCH_FOLDER
 # Python functions of ours that stand for the program's own control flow.
 WALKED = os.path.join(own_files.PACKAGES["capture"], "operator_models", "walked.py")
 _SKIPPED_FOLDERS = (*own_files.FOLDERS, os.path.abspath(TORCH_FOLDER) + os.sep)
-# Installed modules that put functions of theirs into the standard library's modules.
+# Installed modules that put functions of theirs into the standard library's modules: what comes
+# behind `site-packages` or `dist-packages`, of this environment or of another one on the path.
 _BACKPORTS = ("typing_extensions.py", "exceptiongroup" + os.sep)
+_INSTALLED = "-packages" + os.sep
 
 
 @cache
@@ -38,8 +40,9 @@ def skipped_file(name: str) -> bool:
         return False
     if path.startswith(_SKIPPED_FOLDERS):
         return True
-    installed = _python_folders("purelib", "platlib")
-    folder = next((folder for folder in installed if path.startswith(folder)), None)
-    if folder is not None:
-        return path.startswith(_BACKPORTS, len(folder))
+    _, installed, name = path.rpartition(_INSTALLED)
+    if installed and name.startswith(_BACKPORTS):
+        return True
+    if path.startswith(_python_folders("purelib", "platlib")):
+        return False
     return path.startswith(_python_folders("stdlib", "platstdlib"))
