@@ -352,10 +352,15 @@ def _empty(value: Value, name: str) -> Value:
     raise NoAttribute(name, safe_access.name_of(cls).removeprefix("__main__."), exact=True)
 
 
-def type_of(m: Machine, value: Value) -> Value:
-    """type(value) as a Value."""
+def refuse_stand_in(value: Value) -> None:
+    """Break if the class of a stand-in would be seen."""
     if isinstance(value, Instance) and value.cls.value in STAND_INS:  # type: ignore[attr-defined]
         raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
+
+
+def type_of(m: Machine, value: Value) -> Value:
+    """type(value) as a Value."""
+    refuse_stand_in(value)
     if isinstance(value, Instance):
         return value.cls
     cls = real_class(value)

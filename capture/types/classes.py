@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 @models(isinstance)
 def _isinstance(m: Machine, args: Args, kwargs: Kwargs) -> Value:
+    attributes.refuse_stand_in(args[0])
     cls = attributes.real_class(args[0])
     if cls is None:
         cls = _MODELLED_TYPES.get(type(args[0]))

@@ -126,9 +126,7 @@ def hand_over(ticket: Any, tensors: Any) -> None:
 
 
 def _wait(written: Any, read: Any, ticket: Any) -> None:
-    work = ticket.work
-    if work is not None:  # this process is not in the group
-        work.wait()
+    ticket.work.wait()
 
 
 for _name, _body in (("collective", _collective), ("begin", _begin), ("wait", _wait)):

@@ -108,6 +108,14 @@ def begun(x: T) -> T:
     return y + z
 
 
+def begun_and_looked_at(x: T) -> T:
+    y = x * 2
+    work = dist.all_reduce(y, async_op=True)
+    known = isinstance(work, dist.Work)
+    work.wait()
+    return y + known
+
+
 def begun_and_waited_for_after_a_break(x: T) -> T:
     y = x * 2
     work = dist.all_reduce(y, async_op=True)
@@ -199,7 +207,12 @@ PROGRAMS: dict[str, Callable[[T], T]] = {
     for one in (
         *(all_reduce, largest_of_an_argument, average, by_rank, gathered, gathered_into_one),
         *(scattered, exchanged, to_the_first, unused, in_order, begun, in_blocks, handled),
-        *(begun_and_waited_for_after_a_break, from_one_to_the_other, functional),
+        *(
+            begun_and_looked_at,
+            begun_and_waited_for_after_a_break,
+            from_one_to_the_other,
+            functional,
+        ),
         functional_and_waited_for_after_a_break,
     )
 }
