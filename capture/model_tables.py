@@ -63,7 +63,7 @@ def _collectives() -> list[Any]:
         return []
     beginnings = ("all_", "broadcast", "reduce", "gather", "scatter", "barrier")
     pairs = "send", "recv", "isend", "irecv"
-    questions = "get_rank", "get_world_size", "is_initialized"
+    questions = "get_rank", "get_world_size"
     named = [
         one for one in _named(torch.distributed, *beginnings, *pairs, *questions) if callable(one)
     ]

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..ir.errors import NotDivided
-from ..ir.graph.effects import sends
+from ..ir.graph.effects import sends_any
 from ..ir.graph.nodes import Graph
 from ..ir.location import Location
 from ..ir.passes.defer_writes import deferred, early
@@ -56,7 +56,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
             compiled.program = SpentProgram(compiled.program, graph.spent)
     if graph.late and compiled.mode == "replay":
         compiled.program = unwriting(compiled.program, early(graph))
-    if any(map(sends, graph.nodes)):  # no message may be sent twice
+    if sends_any(graph):  # no message may be sent twice
         compiled.program = begins(compiled.program)
     compiled.timings["total"] = time.perf_counter() - start
     observers.publish(lambda: compiled)

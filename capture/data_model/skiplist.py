@@ -90,9 +90,6 @@ _MODULES: dict[str, str | None] = {
     ),
 }
 
-# Functions of torch.distributed that only read: `torch.distributed.group.WORLD`.
-_READERS = ("_WorldMeta.WORLD", "_World.default_pg")
-
 
 def _of_module(name: Any) -> str | None:
     module = name if isinstance(name, str) else ""
@@ -105,8 +102,6 @@ def _of_module(name: Any) -> str | None:
 
 def of_function(real: types.FunctionType) -> str | None:
     """The break code of a Python function that must not be inlined, or None."""
-    if real.__qualname__ in _READERS and real.__module__ == "torch.distributed.distributed_c10d":
-        return None
     return _of_module(real.__module__)
 
 

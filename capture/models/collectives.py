@@ -20,7 +20,6 @@ from ...ir.ops import collectives
 from ...ir.ops.collectives import ONE, TABLE, Collective
 from ...ir.trace import library_operators  # noqa: F401 (the route of such operators)
 from ...runtime.guards.process_groups import OfGroup, name_of
-from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..data_model import attributes
 from ..exact_type import is_kind
@@ -60,14 +59,6 @@ attributes.STAND_INS[Pending] = (_CODE, "the work of a collective is looked at")
 attributes.BUILT_BY_CALL[Pending] = (collectives.work_of, ("ticket", "tensors"))
 
 
-def _asked(m: Machine, function: Callable[[Any], Any], group: Any) -> Source:
-    """The source of `function(group)`."""
-    key = (OfGroup, id(function), id(group))
-    if key not in m.heap.asked:
-        m.heap.asked[key] = OfGroup(function, group)
-    return Source("context", None, m.heap.asked[key])
-
-
 def _group(m: Machine, value: Value) -> Any:
     """The real group of an argument; None for the default one."""
     if isinstance(value, Const) and value.value is None:
@@ -84,7 +75,7 @@ def _question(function: Callable[..., Any]) -> Any:
         if len(args) > 1 or not given.keys() <= {"group"}:
             raise Break("GB102", f"{function.__name__}() with other arguments")
         group = _group(m, given.get("group", NONE))
-        source = _asked(m, function, group)
+        source = m.heap.question(OfGroup, group, function)
         found = source.key()
         if type(found) is not int:
             raise Break("GB102", f"{function.__name__}() before there is a process group")
@@ -95,12 +86,6 @@ def _question(function: Callable[..., Any]) -> Any:
 
 for _function in (distributed.get_rank, distributed.get_world_size):
     models(_function)(_question(_function))
-
-
-@models(distributed.is_initialized)
-def _is_initialized(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    source = Source("context", None, distributed.is_initialized)
-    return m.wrap(distributed.is_initialized(), source)
 
 
 # -- the calls -------------------------------------------------------------------------------------
@@ -138,7 +123,7 @@ def _collective(name: str, spec: Collective) -> Any:
 
 def _place(m: Machine, name: str, value: Value) -> str:
     """The name of a group, under a guard."""
-    of_group = _asked(m, name_of, _group(m, value))
+    of_group = m.heap.question(OfGroup, _group(m, value), name_of)
     place: str | None = of_group.key()
     if place is None:
         raise Break("GB102", f"{name}() before there is a process group")

@@ -53,15 +53,6 @@ _CODE = "GB103"
 _OWN = own_files.PACKAGES["capture"]
 
 
-def _asked(m: Machine, kind: Any, about: Any, *more: Any) -> Source:
-    """The source of one of the callables of `shown_output`."""
-    key = (kind, id(about), *more)
-    if key not in m.heap.asked:
-        m.heap.asked[key] = kind(about, *more)
-        m.heap.keep.append(about)
-    return Source("context", None, m.heap.asked[key])
-
-
 def _happens(
     m: Machine,
     step: Any,
@@ -259,7 +250,7 @@ def _warn(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     category, shown = _category(m, given.get("category", NONE))
     if any(given["action"] == "error" for _, given in m.journal.filters):
         raise Break(_CODE, "a warning that a filter of this frame may raise")
-    outlet = _asked(m, shown_output.Outlet, category)
+    outlet = m.heap.question(shown_output.Outlet, category)
     goes = outlet.key()
     if goes == "program":
         raise Break(_CODE, "a warning that raises, or that code of the program handles")
@@ -334,7 +325,7 @@ def _is_enabled_for(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     real, number = _logger(m, logger), _constant(m, level, "a level")
     if type(number) is not int:
         raise Break(_CODE, "a level that is not an int")
-    source = _asked(m, shown_output.Enabled, real, number)
+    source = m.heap.question(shown_output.Enabled, real, number)
     return m.wrap(source.key(), source)
 
 
@@ -360,7 +351,7 @@ def _log(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     extra = _extra(m, given.get("extra", NONE))
     record = logging.LogRecord("", level, "", 0, text, texts.shown(values), None)
     compute(record.getMessage)  # logging prints the stack where it raises
-    handled = _asked(m, shown_output.Handled, real)
+    handled = m.heap.question(shown_output.Handled, real)
     if not handled.key():
         raise Break(_CODE, "a log record that code of the program handles")
     m.guard("equals", handled, True)

@@ -20,7 +20,6 @@ from ...ir.ops.python_kernels import in_python, untrue
 from ...ir.trace.autocast_cache import AUTOCAST_DEVICES
 from ...ir.trace.library_operators import follow_formula
 from ...runtime.guards.operators import Registered
-from ...runtime.guards.sources import Source
 from ..breaks import Break
 from ..exact_type import is_kind
 from ..torch_models import calls
@@ -42,7 +41,7 @@ def _call(m: Machine, given: Args, kwargs: Kwargs) -> Value:
     fn = called.value
     packet = is_kind(fn, torch._ops.OpOverloadPacket)
     overloads = [getattr(fn, name) for name in fn.overloads()] if packet else [fn]
-    guards = tuple(("equals", _registered(m, op), True) for op in overloads)
+    guards = tuple(("equals", m.heap.question(Registered, op), True) for op in overloads)
     m.guard_all(guards)
     try:
         return _recorded(m, fn, overloads, args, kwargs)
@@ -112,14 +111,6 @@ def _named_around(m: Machine) -> Iterator[Key]:
             yield id(names), name
         for cell in frame.cells.values():
             yield id(getattr(cell.content, "origin", None)), ""
-
-
-def _registered(m: Machine, op: Any) -> Source:
-    key = (Registered, id(op))
-    if key not in m.heap.asked:
-        m.heap.asked[key] = Registered(op)
-        m.heap.keep.append(op)
-    return Source("context", None, m.heap.asked[key])
 
 
 def _wants_gradient(value: Value) -> bool:

@@ -212,10 +212,12 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
         if fn.__module__ == "torch._C._functorch":  # they begin and end levels of transforms
             raise Break("GB124", f"{name}()")
     named = None if is_none(kwargs.get("generator", NONE)) else drawn_tensor
-    if is_kind(fn, _OPERATORS) and (space := str(fn).partition(".")[0]) in SENDING:
-        named = collective_operator
-    elif is_kind(fn, _OPERATORS) and not is_torchs(space):
-        named = library_operator
+    if is_kind(fn, _OPERATORS):
+        space = str(fn).partition(".")[0]
+        if space in SENDING:
+            named = collective_operator
+        elif not is_torchs(space):
+            named = library_operator
     if named is not None:
         return model_of(named)(m, [Obj(fn), *args], kwargs)  # type: ignore[misc]
     if m.modes:

@@ -97,6 +97,14 @@ for _device in ("cuda", "xpu"):
     _question = getattr(torch._C, f"_{_device}_isCurrentStreamCapturing")
     if is_kind(_question, types.BuiltinFunctionType):
         BUILTINS[_question] = _asked_at_each_call(_question)
+if torch.distributed.is_available():
+    _question = torch.distributed.is_initialized
+    BUILTINS[_question] = _asked_at_each_call(_question)
+    # `torch.distributed.group.WORLD` is a property of the metaclass.
+    walk_as_written(
+        vars(type(torch.distributed.group))["WORLD"].fget,
+        vars(torch.distributed.distributed_c10d._World)["default_pg"].fget,
+    )
 BUILTINS[torch._C._log_api_usage_once] = lambda m, args, kwargs: (
     NONE
 )  # counts the names that a process uses

@@ -47,7 +47,7 @@ class Heap:
     replaced    what to raise if Python must set the `.data` of an input that the frame has set
     asked       callables of guards ("context" sources), by what they ask
     recordings  lists that get warnings of the frame
-    pending     result of a functional collective -> what stands for its work
+    pending     tensor that a functional collective has returned -> the stand-in of its work
     """
 
     known: dict[int, Value] = field(default_factory=dict)
@@ -77,6 +77,14 @@ class Heap:
             known = self.known[id(ghost)] = Tensor(ghost, torch.Tensor)
             self.keep.append(ghost)
         return known  # type: ignore[return-value]
+
+    def question(self, kind: Any, about: Any, *more: Any) -> Source:
+        """The "context" source of `kind(about, *more)`, a callable that guards call."""
+        key = (kind, id(about), *more)
+        if key not in self.asked:
+            self.asked[key] = kind(about, *more)
+            self.keep.append(about)
+        return Source("context", None, self.asked[key])
 
     def release(self) -> None:
         """Drop the objects: capture must not make them live longer than plain Python does."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...ir.graph.cost_model import metas, product
-from ...ir.graph.effects import reads, root, sends, writes
+from ...ir.graph.effects import reads, root, sends_any, writes
 from ...ir.graph.nodes import Graph, Meta, Node
 from ...ir.graph.schema import plan_of
 from ...ir.ops.python_kernels import in_python
@@ -189,7 +189,7 @@ def can_compare(graph: Graph) -> bool:
 def has_effects(graph: Graph) -> bool:
     """Whether a kernel of the graph may have effects that show twice: a Python function, or a
     message to another process."""
-    if any(map(sends, graph.nodes)):
+    if sends_any(graph):
         not_compared(graph, "it sends messages to other processes")
         return True
     found = any(one.op == "call" and in_python(one.target) for one in graph.nodes)

@@ -98,6 +98,11 @@ def sends(node: Node) -> bool:
     return node.op == "call" and getattr(node.target, "namespace", "") == MESSAGES
 
 
+def sends_any(graph: Graph) -> bool:
+    """Whether a node of the graph sends messages."""
+    return any(map(sends, graph.nodes))
+
+
 @dataclass(slots=True)
 class Facts:
     """Memory facts of a graph. `written` and `returned` hold roots, `outputs` output nodes."""

@@ -87,13 +87,14 @@ def _parsed(how: str) -> Any:
     values = dict(zip(spec.constants, constants, strict=True))
     if "op" in values:
         values["op"] = getattr(distributed.ReduceOp, values["op"])
-    return getattr(distributed, name), (*spec.written, *spec.read), counts, values
+    later = {} if spec.begins else {"async_op": True}
+    return getattr(distributed, name), (*spec.written, *spec.read), counts, values, later
 
 
 def _call(
-    written: Sequence[torch.Tensor], read: Sequence[torch.Tensor], how: str, group: str, **more: Any
+    written: Sequence[torch.Tensor], read: Sequence[torch.Tensor], how: str, group: str, begin: bool
 ) -> Any:
-    function, names, counts, constants = _parsed(how)
+    function, names, counts, constants, later = _parsed(how)
     tensors = iter([*written, *read])
     given = {
         name: next(tensors) if n == ONE else [next(tensors) for _ in range(n)]
@@ -101,17 +102,20 @@ def _call(
         if n is not None
     }
     place = distributed.distributed_c10d._resolve_process_group(group)
-    return function(**given, **constants, group=place, **more)
+    return function(**given, **constants, group=place, **(later if begin else {}))
 
 
 def _collective(written: Any, read: Any, how: str, group: str) -> None:
-    _call(written, read, how, group)
+    _call(written, read, how, group, begin=False)
+
+
+def _ticket(*_: Any) -> torch.Tensor:
+    return torch.empty((), dtype=torch.int64)
 
 
 def _begin(written: Any, read: Any, how: str, group: str) -> torch.Tensor:
-    ticket = torch.empty((), dtype=torch.int64)
-    more = {} if TABLE[_parsed(how)[0].__name__].begins else {"async_op": True}
-    ticket.work = _call(written, read, how, group, **more)  # type: ignore[attr-defined]
+    ticket = _ticket()
+    ticket.work = _call(written, read, how, group, begin=True)  # type: ignore[attr-defined]
     return ticket
 
 
@@ -129,8 +133,14 @@ def _wait(written: Any, read: Any, ticket: Any) -> None:
     ticket.work.wait()
 
 
-for _name, _body in (("collective", _collective), ("begin", _begin), ("wait", _wait)):
+def _nothing(*_: Any) -> None:
+    """The rule of an operator without a result."""
+
+
+for _name, _body, _rule in (
+    ("collective", _collective, _nothing),
+    ("begin", _begin, _ticket),
+    ("wait", _wait, _nothing),
+):
     _LIBRARY.impl(_name, _body, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{MESSAGES}::{_name}", lib=_LIBRARY)(
-        (lambda *_: torch.empty((), dtype=torch.int64)) if _name == "begin" else lambda *_: None
-    )
+    torch.library.register_fake(f"{MESSAGES}::{_name}", lib=_LIBRARY)(_rule)

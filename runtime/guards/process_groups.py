@@ -19,7 +19,7 @@ class OfGroup:
 
     __slots__ = ("__name__", "_function", "_group")
 
-    def __init__(self, function: Callable[[Any], Any], group: Any = None) -> None:
+    def __init__(self, group: Any, function: Callable[[Any], Any]) -> None:
         self._function = function
         self._group = None if group is None else weakref.ref(group)
         self.__name__ = (

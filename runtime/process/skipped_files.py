@@ -40,8 +40,8 @@ def skipped_file(name: str) -> bool:
         return False
     if path.startswith(_SKIPPED_FOLDERS):
         return True
-    _, installed, name = path.rpartition(_INSTALLED)
-    if installed and name.startswith(_BACKPORTS):
+    _, installed, module = path.rpartition(_INSTALLED)
+    if installed and module.startswith(_BACKPORTS):
         return True
     if path.startswith(_python_folders("purelib", "platlib")):
         return False

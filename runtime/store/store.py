@@ -5,9 +5,10 @@ function. Out: a loaded library with the addresses of its kernels.
 
 A file name contains a hash of the inputs and a hash of the content, and the file appears by one
 rename. So a partial or damaged file is detected and built again, and any number of processes may
-write at once. Processes that need a kernel at the same time build it once (`claims`). Least recently used files are removed beyond the size limit. A folder that others can
-write is not used at all; without a folder, kernels are kept in memory. Codegen uses the store;
-`python -m graftjit cache` shows, clears, saves and loads it (with `runtime.store.bundle`).
+write at once. Processes that need a kernel at the same time build it once (`claims`). Least
+recently used files are removed beyond the size limit. A folder that others can write is not used at
+all; without a folder, kernels are kept in memory. Codegen uses the store; `python -m graftjit
+cache` shows, clears, saves and loads it (with `runtime.store.bundle`).
 """
 
 from __future__ import annotations
