@@ -223,7 +223,10 @@ class KernelStore:
     ) -> Library:
         """The library, built by this process, or by another one that builds it now."""
         with self._claim(wanted):
-            stored = any(_fits(name, wanted) for _path, name in self.candidates(wanted))
+            # `find` would report a second time that there is none for this machine.
+            stored = self.usable() and any(
+                _fits(name, wanted) for _path, name in self.candidates(wanted)
+            )
             found = self._from_disk(wanted, symbols, title) if stored else None
             return found or self._build(wanted, source, symbols, build, title)
 
