@@ -65,6 +65,21 @@ def prepare(module: Any, gradients: bool) -> None:
         module._post_forward(None)
 
 
+def begin(module: Any, gradients: bool) -> None:
+    """What comes before the forward of the module inside, at this grad mode: the reducer expects
+    the gradients of a backward, and the first rank sends its buffers to the others. Where plain
+    Python runs the forward after all, it does not send them a second time."""
+    with torch.set_grad_enabled(gradients):
+        module._pre_forward()
+    vars(module)["require_forward_param_sync"] = False
+
+
+def finish(module: Any, gradients: bool) -> None:
+    """What comes after the forward of the module inside."""
+    with torch.set_grad_enabled(gradients):
+        module._post_forward(None)
+
+
 def _noted(make: Any) -> Any:
     @functools.wraps(make)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ from . import whole_steps
 from .ranks import on_two
 
 # what keeps the module's forward out of the graph
-LEFT = ("unused", "buffers", "static_graph")
+LEFT = ("unused", "static_graph", "buffers_used_before")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_steps_are_eagers_to_the_bit(found: list[Any], name: str) -> None:
         assert all(map(torch.equal, ours, eager))
 
 
-@pytest.mark.parametrize("name", ["plain", "accumulated", "gradient_as_bucket_view"])
+@pytest.mark.parametrize("name", ["plain", "accumulated", "buffers", "gradient_as_bucket_view"])
 def test_a_step_has_one_break(found: list[Any], name: str) -> None:
     for rank in found:
         assert rank[name][2] == [("GB114", "a backward to a tensor with hooks")]
@@ -39,6 +39,13 @@ def test_the_report_says_why_a_forward_is_apart(found: list[Any], name: str) -> 
     for rank in found:
         breaks = dict(rank[name][2])
         assert "DistributedDataParallel" in breaks["GB103"]
+
+
+def test_a_compiled_module_sends_its_buffers_as_eager_does(found: list[Any]) -> None:
+    for rank in found:
+        eager, (ours, versions, breaks) = rank["modules"]
+        assert all(map(torch.equal, ours, eager[0])) and versions == eager[1]
+        assert breaks == []
 
 
 def test_an_error_of_the_reducer_is_eagers(found: list[Any]) -> None:

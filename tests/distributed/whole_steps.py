@@ -53,9 +53,17 @@ def batch(number: int, rows: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Training:
-    """`parts`: of a batch, whose gradients are accumulated; all but the last without messages."""
+    """`parts`: of a batch, whose gradients are accumulated; all but the last without messages.
+    `used`: the step reads a buffer before the forward."""
 
-    def __init__(self, jit: Callable[[Any], Any], inner: nn.Module, parts: int, **options: Any):
+    def __init__(
+        self,
+        jit: Callable[[Any], Any],
+        inner: nn.Module,
+        parts: int,
+        used: bool = False,
+        **options: Any,
+    ):
         model: Any = DistributedDataParallel(inner, bucket_cap_mb=1e-4, **options)
         self.model, self.parts = model, parts
         optimizer = torch.optim.SGD(inner.parameters(), lr=0.25)
@@ -72,12 +80,21 @@ class Training:
             optimizer.step()
             return loss.detach()
 
+        def used_before(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = (inner.calls + model(x) * y).sum()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
         def silent(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             with model.no_sync():
                 loss = (model(x) * y).sum()
                 loss.backward()
             return loss.detach()
 
+        if used:
+            whole = used_before
         self.optimizer = optimizer
         self.add, self.whole, self.silent = jit(add), jit(whole), jit(silent)
 
@@ -113,13 +130,22 @@ def training(jit: Any, name: str) -> Training:
         return Training(jit, Exact(), PARTS)
     if name == "unused":
         return Training(jit, Exact(2), 1, find_unused_parameters=True)
-    if name == "buffers":
-        return Training(jit, Counting(), 1)
+    if name.startswith("buffers"):
+        return Training(jit, Counting(), 1, name != "buffers")
     return Training(jit, Exact(), 1, **({name: True} if name in OPTIONS else {}))
 
 
 OPTIONS = ("static_graph", "gradient_as_bucket_view")
-NAMES = ("plain", "accumulated", "accumulated_inside", "unused", "buffers", "joined", *OPTIONS)
+NAMES = (
+    "plain",
+    "accumulated",
+    "accumulated_inside",
+    "unused",
+    "buffers",
+    "buffers_used_before",
+    "joined",
+    *OPTIONS,
+)
 
 
 def results(jit: Any, name: str) -> tuple[list[torch.Tensor], list[tuple[str, str]]]:
@@ -130,6 +156,36 @@ def results(jit: Any, name: str) -> tuple[list[torch.Tensor], list[tuple[str, st
             made.run(3 + distributed.get_rank())
         return made.state(), made.breaks()
     return made.run(inside=name == "accumulated_inside"), made.breaks()
+
+
+def module(compiled: bool) -> tuple[list[torch.Tensor], list[int], list[str]]:
+    """A module with buffers: training, no gradient, no messages, and what autograd saves handed to
+    hooks, before which the program gives way to plain Python."""
+    inner = Counting()
+    model: Any = DistributedDataParallel(inner, bucket_cap_mb=1e-4)
+    call = graftjit.compile(model) if compiled else model
+    optimizer = torch.optim.SGD(inner.parameters(), lr=0.25)
+    found: list[torch.Tensor] = []
+    for number in range(2 * STEPS):
+        x, y = batch(number)
+        with contextlib.ExitStack() as around:
+            if number % 4 == 1:
+                around.enter_context(torch.no_grad())
+            if number % 4 == 2:
+                around.enter_context(model.no_sync())
+            if number == STEPS:
+                hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+                around.enter_context(hooks)
+            loss = (call(x) * y).sum()
+            if number % 4 != 1:
+                loss.backward()
+        if number % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+        found += [loss.detach(), *(one.detach().clone() for one in inner.buffers())]
+    breaks = [one.code for one in call.report().breaks] if compiled else []
+    found += [one.detach().clone() for one in inner.parameters()]
+    return found, [one._version for one in inner.buffers()], breaks
 
 
 def refused(jit: Any) -> str:
@@ -151,5 +207,7 @@ def all_steps() -> dict[str, Any]:
         found[name] = eager, ours, breaks
         graftjit.reset()
         distributed.barrier()
+    found["modules"] = module(False)[:2], module(True)
+    distributed.barrier()
     found["refused"] = refused(lambda one: one), refused(graftjit.jit)
     return found
