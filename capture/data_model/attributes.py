@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +70,9 @@ Missing = Callable[["Machine", Value, str], Value]
 # Classes of ours that replace C ones during a walk -> the break if the program needs the real
 # class.
 STAND_INS: dict[type, tuple[str, str]] = {}
+# Stand-ins -> the class that their real object is of. It may be of a class derived from this one,
+# which has no other base.
+REAL_BASES: dict[type, type] = {}
 # Stand-ins whose real object replacement code can make -> its maker, and the attributes that the
 # maker takes.
 BUILT_BY_CALL: dict[type, tuple[Callable[..., Any], tuple[str, ...]]] = {}
@@ -356,6 +359,18 @@ def refuse_stand_in(value: Value) -> None:
     """Break if the class of a stand-in would be seen."""
     if isinstance(value, Instance) and value.cls.value in STAND_INS:  # type: ignore[attr-defined]
         raise Break(*STAND_INS[value.cls.value])  # type: ignore[attr-defined]
+
+
+def asked_as(value: Value, targets: Iterable[type]) -> type | None:
+    """The class by which a stand-in answers whether it is an instance of these; None for other
+    values."""
+    cls: Any = value.cls.value if isinstance(value, Instance) else None  # type: ignore[attr-defined]
+    if cls not in STAND_INS:
+        return None
+    base = REAL_BASES.get(cls)
+    if base is None or any(base in safe_access.mro_of(one)[1:] for one in targets):
+        refuse_stand_in(value)
+    return base
 
 
 def type_of(m: Machine, value: Value) -> Value:

@@ -56,6 +56,7 @@ class Pending:
 
 
 attributes.STAND_INS[Pending] = (_CODE, "the work of a collective is looked at")
+attributes.REAL_BASES[Pending] = distributed.Work
 attributes.BUILT_BY_CALL[Pending] = (collectives.work_of, ("ticket", "tensors"))
 
 

@@ -87,6 +87,7 @@ class Context:
 
 
 attributes.STAND_INS[Context] = (_CODE, "the context of a custom function is looked at or kept")
+attributes.REAL_BASES[Context] = torch.autograd.function.BackwardCFunction
 
 
 @models(_refused)

@@ -55,15 +55,13 @@ if TYPE_CHECKING:
 
 @models(isinstance)
 def _isinstance(m: Machine, args: Args, kwargs: Kwargs) -> Value:
-    attributes.refuse_stand_in(args[0])
-    cls = attributes.real_class(args[0])
+    targets = _classes(m, args[1])
+    cls = attributes.asked_as(args[0], targets) or attributes.real_class(args[0])
     if cls is None:
         cls = _MODELLED_TYPES.get(type(args[0]))
     if cls is None:
         raise Break("GB121", "isinstance() of this value")
-    return Const(
-        any(_asked(m, args[0], cls, target, "__instancecheck__") for target in _classes(m, args[1]))
-    )
+    return Const(any(_asked(m, args[0], cls, one, "__instancecheck__") for one in targets))
 
 
 _MODELLED_TYPES: dict[type, type] = {Super: super, Partial: functools.partial, Slice: slice}

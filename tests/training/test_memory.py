@@ -119,7 +119,8 @@ print(*found)
 
 def test_a_budget_lowers_the_peak_of_a_whole_step() -> None:
     whole, half, quarter = _peaks(BUDGET)
-    assert half < 0.65 * whole and quarter < 0.45 * whole
+    # Where a library computes the products, both recomputed values of a layer are in memory beside the gradient.
+    assert half < 0.65 * whole and quarter < 0.6 * whole
 
 
 def test_consume() -> None:

@@ -178,7 +178,7 @@ def test_layers_of_real_models_do_not_break_a_step(loss: str) -> None:
         torch.manual_seed(0)
         nets.append(
             nn.Sequential(
-                nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.GroupNorm(2, 4),
+                nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.GroupNorm(2, 4),
                 nn.Upsample(scale_factor=2), nn.AvgPool2d(2), nn.Flatten(), nn.LayerNorm(36), nn.Linear(36, 3),
             )
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -212,6 +213,21 @@ class Once(Square):
     def backward(ctx: Any, g: T) -> T:
         (x,) = ctx.saved_tensors
         return 2 * x * g
+
+
+class Asks(Function):
+    """Asks what its context is an instance of."""
+
+    @staticmethod
+    def forward(ctx: Any, x: T) -> T:
+        ctx.save_for_backward(x)
+        known = isinstance(ctx, torch.autograd.function.FunctionCtx)
+        other = isinstance(ctx, (torch.Tensor, str)) or isinstance(ctx, Mapping)
+        return x * (2 if known and not other else 3)
+
+    @staticmethod
+    def backward(ctx: Any, g: T) -> T:
+        return g * (5 if isinstance(ctx, torch.Tensor) else 2)
 
 
 class Cast(Function):

@@ -19,6 +19,7 @@ import graftjit
 from ..beside import fresh, same
 from .functions import (
     Affine,
+    Asks,
     Cast,
     Clamped,
     Contiguous,
@@ -63,6 +64,7 @@ def autocast(x: T, w: T) -> T:
 
 FORMS: dict[str, Callable[[T, T], Any]] = {
     "saved": lambda x, w: Square.apply(x.sin()).sum(),
+    "asks about its context": lambda x, w: Asks.apply(x.sin()) * w,
     "twice": lambda x, w: Square.apply(Square.apply(x)) * w,
     "attribute": lambda x, w: Swish.apply(x * 2).mean(),
     "arguments in attributes": lambda x, w: Keeps.apply(x, w).sum(),
