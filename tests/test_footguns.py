@@ -79,45 +79,6 @@ def test_functions_of_torch_call_what_they_called_when_they_were_compiled(
     assert graftjit.jit(lambda x: relu(x))(x).tolist() == [101, 101]
 
 
-def test_a_shared_node_leads_to_histories_that_only_other_results_depend_on() -> None:
-    """Autograd follows all edges of the node, without a gradient where there is none. A history behind an input that has been freed
-    raises, though the result does not depend on it. Hooks of leaves do not run (`runtime.autograd.leaf_hooks`)."""
-
-    def heads(x: torch.Tensor, w: torch.Tensor) -> Any:
-        h = torch.tanh(x)
-        return h.exp(), h * h * w
-
-    raised = []
-    for f in (heads, graftjit.jit(heads)):
-        x, w = ones(), ones()
-        before = w * w
-        result = f(x, before)[0].sum()
-        before.sum().backward()
-        try:
-            result.backward()
-            raised.append(False)
-        except RuntimeError:
-            raised.append(True)
-    assert raised == [False, True]
-
-
-def test_a_hook_behind_a_shared_node_is_called_without_a_gradient() -> None:
-    """A hook of a tensor with a history, which only another result depends on, gets None, where eager mode does not call it."""
-
-    def heads(x: torch.Tensor, w: torch.Tensor) -> Any:
-        h = torch.tanh(x)
-        return h.exp(), h * h * w
-
-    found = []
-    for f in (heads, graftjit.jit(heads)):
-        x, w, heard = ones(), ones(), list[Any]()
-        before = w * w
-        before.register_hook(heard.append)
-        f(x, before)[0].sum().backward()
-        found.append(heard)
-    assert found == [[], [None]]
-
-
 class Shifted(torch.autograd.Function):
     """Its backward is not linear."""
 

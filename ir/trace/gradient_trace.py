@@ -110,6 +110,7 @@ class _Trace:
     ) -> None:
         self.graph = graph
         self.tracer = Tracer(f"{graph.name}_gradient")
+        self.tracer.of_gradients = True
         self.left: list[Any] = []
         self.runs: list[Run] = []
         self.inputs = tuple(map(self._leaf, inputs))

@@ -7,17 +7,21 @@ of the sum lead to it, as in eager mode.
 
 `hidden_results` follows the gradients from the results through autograd's graph. Where those of
 different results meet in a node that has saved a value, the tensor before which they meet is such a
-value. Results on which no other one depends may share a node; there nothing is hidden.
-`ir.trace.joint` calls it.
+value. Results on which no other one depends, and that lead to the same histories, may share a node;
+there nothing is hidden. Autograd runs all that a node leads to, also without a gradient: so a node
+of results that lead to different histories would call hooks, or find a history freed, that in eager
+mode only one of them comes to. `ir.trace.joint` calls it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from ..dataclass import dataclass
+from ..errors import CannotTrace
 from ..graph.effects import root, writes
 from ..graph.nodes import Node
 from .conditional import places, spans_of
@@ -25,6 +29,10 @@ from .inner_results import VALUE, edge_of, nodes_behind, saves
 
 if TYPE_CHECKING:
     from .tracer import Tracer
+
+_LED_APART = (
+    "what two results share is inside a torch function, and they lead to different histories"
+)
 
 Edge = tuple[Any, int]  # a node of autograd and the number of its output
 
@@ -39,13 +47,20 @@ class Hidden:
 
 
 def hidden_results(
-    tracer: Tracer, results: Sequence[Any], inner: Iterable[int], views: Sequence[Any]
+    tracer: Tracer,
+    results: Sequence[Any],
+    inner: Iterable[int],
+    views: Sequence[Any],
+    further: Sequence[Any],
 ) -> tuple[Hidden, ...]:
     """The hidden results. `results`: the ghosts with a gradient, `inner`: the positions of those
-    that others depend on, `views`: the ghosts of views that others depend on."""
-    if not views and not inner:
+    that others depend on, `views`: the ghosts of views that others depend on, `further`: the
+    inputs, as leaves of the trace, that may have a history. Raises CannotTrace where results that
+    lead to different histories would share a node."""
+    if not views and not inner and (len(results) < 2 or not further):
         return ()
-    found, _ = tracer.beside(lambda _owner: _Search(tracer, results, inner, views).found())
+    search = partial(_Search, tracer, results, inner, views, further)
+    found, _ = tracer.beside(lambda _owner: search().found())
     return found  # type: ignore[no-any-return]
 
 
@@ -53,7 +68,12 @@ class _Search:
     """The search. A source is a result, a view or a hidden result, by its edge."""
 
     def __init__(
-        self, tracer: Tracer, results: Sequence[Any], inner: Iterable[int], views: Sequence[Any]
+        self,
+        tracer: Tracer,
+        results: Sequence[Any],
+        inner: Iterable[int],
+        views: Sequence[Any],
+        further: Sequence[Any],
     ) -> None:
         self.values, nodes = tracer.values()
         self.written = {root(target) for node in nodes for target in writes(node)}
@@ -73,6 +93,7 @@ class _Search:
         for function, number in (*self.consumers, *ends):
             self.outputs.setdefault(function, set()).add(number)
         self.saving = {function: saves(function) for function in self.order}
+        self.further = set(map(id, further))
         # What is inside a part that data skip is no value of the graph: it has one before it.
         inside = places(self.order, spans_of(tracer))
         if inside:
@@ -90,15 +111,46 @@ class _Search:
         self.saving |= dict.fromkeys(enters, True)
 
     def found(self) -> tuple[Hidden, ...]:
-        sources, _ = self._flow(set())
+        sources, hidden = self._flow(set())
+        groups = self._groups(sources)
+        bad = set[Edge]().union(*(one for one in groups if not one.isdisjoint(self.inner)))
+        new = bad | self._led_apart(groups, self.inner)
+        while new:
+            bad |= new
+            sources, hidden = self._flow(bad)
+            parted = self.inner | self._own(hidden)
+            remaining = self._led_apart(self._groups(sources), parted)
+            if remaining and bad.issuperset(remaining):
+                raise CannotTrace(_LED_APART)
+            new = remaining - bad
+        return tuple(hidden)
+
+    def _groups(self, sources: dict[Any, set[Edge]]) -> list[set[Edge]]:
+        """The sources that share saved values."""
         groups: list[set[Edge]] = []
         for function in self.order:
             if len(sources[function]) > 1 and self.saving[function]:
                 mine = sources[function]
                 others = [one for one in groups if one.isdisjoint(mine)]
                 groups = [*others, mine.union(*(one for one in groups if one not in others))]
-        bad = set[Edge]().union(*(one for one in groups if not one.isdisjoint(self.inner)))
-        return tuple(self._flow(bad)[1]) if bad else ()
+        return groups
+
+    def _led_apart(self, groups: Iterable[set[Edge]], parted: set[Edge]) -> set[Edge]:
+        """The sources of the groups that lead to different histories: those of inputs, and of
+        results that are `parted`."""
+        leads: dict[Any, set[Any]] = {}
+        for function in reversed(self.order):
+            mine = leads[function] = set[Any]()
+            for edge in getattr(function, "next_functions", ()):
+                before = edge[0]
+                if edge in parted:
+                    mine.add(edge)
+                elif id(getattr(before, "variable", None)) in self.further:
+                    mine.add(before)
+                elif before is not None:
+                    mine |= leads[before]
+        differ = (one for one in groups if len({frozenset(leads[f]) for f, _ in one}) > 1)
+        return set[Edge]().union(*differ)
 
     def _flow(self, apart: set[Edge]) -> tuple[dict[Any, set[Edge]], list[Hidden]]:
         """The sources whose gradients reach each node, and the hidden results that keep those in

@@ -51,7 +51,13 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         return Declined(reason)
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
-    hidden = hidden_results(tracer, ghosts, inner, inside)
+    # What is differentiated twice has a node for all of its first gradients.
+    apart = () if tracer.of_gradients else leaves
+    further = [leaf for leaf in apart if not getattr(leaf, "_is_param", False)]
+    try:
+        hidden = hidden_results(tracer, ghosts, inner, inside, further)
+    except CannotTrace as error:
+        return Declined(str(error))
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
     edges = [(one.function, one.number) for one in hidden]

@@ -112,6 +112,7 @@ class Tracer:
         self.forward_end: int | None = None  # the number of nodes before the first one
         self.regions: Any = None  # see `regions.Regions`
         self.sized: list[Symbol] | None = None  # see `read_numbers.read_size`
+        self.of_gradients = False  # the calls are those of a backward
         self.within = False  # a part of another trace, whose symbols it has
 
     # -- inputs
@@ -462,8 +463,7 @@ class Tracer:
         return self._values, self._recorder.nodes
 
     @property
-    def n_inputs(self) -> int:
-        """Number of inputs so far."""
+    def n_inputs(self) -> int:  # so far
         return len(self._inputs)
 
     def origin(self, position: int) -> tuple[Any, torch.Tensor | None]:  # source, real tensor
