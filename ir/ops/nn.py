@@ -245,6 +245,9 @@ def _max_pool(
     if not self.dtype.is_floating_point:
         raise NoRule
     rank = 2 if "2d" in op._opname else 3
+    # Without a batch, torch asks for the format with a dimension of size one before the others.
+    if len(self.shape) == rank + 1 and not is_contiguous(self.shape, self.stride):
+        raise NoRule
     pooled = _pool_meta(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
     return _with_indices(pooled)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import traceback
 import warnings
@@ -132,6 +133,33 @@ def test_results_of_turned_operands_lie_as_in_eager() -> None:
                 nn.conv1d(x, w, padding=1), nn.conv_transpose1d(x, w.transpose(0, 1))
         nn.conv1d(torch.randn(2, 6, 1).transpose(1, 2), torch.randn(5, 1, 3))
     assert not checker.mismatches, checker.mismatches[:3]
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (2,)])
+def test_results_of_pools_lie_as_in_eager(batch: tuple[int, ...]) -> None:
+    """With and without a batch: there torch looks for another format."""
+    nn, checker = torch.nn.functional, RuleChecker()
+    with checker, torch.no_grad():
+        for rank in (2, 3):
+            for x in turned(torch.randn(*batch, 3, *(5, 4, 4)[:rank])):
+                if 1 not in x.shape[-rank:]:
+                    with contextlib.suppress(RuntimeError):  # some orders have no kernel
+                        getattr(nn, f"max_pool{rank}d")(x, 2, return_indices=True)
+                    getattr(nn, f"avg_pool{rank}d")(x, 2)
+                getattr(nn, f"adaptive_max_pool{rank}d")(x, 2, return_indices=True)
+                getattr(nn, f"adaptive_avg_pool{rank}d")(x, 2)
+    assert not checker.mismatches, checker.mismatches[:3]
+
+
+def test_a_pool_in_three_dimensions_without_a_batch_keeps_channels_last() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
+        y = torch.nn.functional.max_pool3d(x, 2)
+        return y + 1, y.stride()
+
+    x = torch.randn(1, 3, 4, 4, 4).to(memory_format=torch.channels_last_3d)[0]
+    (wanted, strides), (found, said) = program(x), graftjit.jit(program)(x)
+    assert torch.equal(found, wanted)
+    assert (found.stride(), said) == (wanted.stride(), strides)
 
 
 @pytest.mark.parametrize(
