@@ -12,6 +12,7 @@ from ..graph.layout import (
     Sizes,
     contiguous_strides,
     format_strides,
+    is_contiguous,
     is_dense,
     like_strides,
     numel,
@@ -280,6 +281,9 @@ def _roll(op: Any, self: Meta, shifts: Sizes, dims: Sizes = ()) -> Meta:
     wrap_dim(dims[0], len(self.shape))
     if numel(self.shape) == 0:
         return like(self)
+    # On the processor it is a cat of two slices, whose format may be channels last.
+    if not is_contiguous(self.shape, self.stride):
+        raise NoRule
     return Meta(self.shape, contiguous_strides(self.shape), self.dtype, self.device)
 
 

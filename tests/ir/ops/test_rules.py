@@ -135,6 +135,24 @@ def test_results_of_turned_operands_lie_as_in_eager() -> None:
     assert not checker.mismatches, checker.mismatches[:3]
 
 
+def test_results_of_roll_lie_as_in_eager() -> None:
+    """It is a cat of two slices, and takes the format of these."""
+
+    def program(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, tuple[int, ...]]:
+        y = x.roll(1, dim)
+        return y, y.stride()
+
+    x = torch.randn(2, 3, 5, 4).to(memory_format=torch.channels_last)
+    for given in (x, x[:1], x.contiguous()):
+        for dim in range(4):
+            (wanted, strides), (found, said) = (
+                program(given, dim),
+                graftjit.jit(program)(given, dim),
+            )
+            assert torch.equal(found, wanted)
+            assert (found.stride(), said) == (wanted.stride(), strides), dim
+
+
 @pytest.mark.parametrize("batch", [(), (1,), (2,)])
 def test_results_of_pools_lie_as_in_eager(batch: tuple[int, ...]) -> None:
     """With and without a batch: there torch looks for another format."""
