@@ -41,7 +41,15 @@ from .models import builtins, conversions, iterators, stdlib
 from .operations import attribute_readers
 from .torch_models import calls, state_queries
 from .types import classes
-from .values.registry import drawn_tensor, models_in, models_of_module, set_data
+from .values.registry import (
+    collective_operator,
+    drawn_tensor,
+    group_attribute,
+    library_operator,
+    models_in,
+    models_of_module,
+    set_data,
+)
 
 
 def _named(holder: Any, *beginnings: str) -> list[Any]:
@@ -58,16 +66,25 @@ def _steps() -> list[Any]:
 
 
 def _collectives() -> list[Any]:
-    """Functions of torch.distributed that send messages, or tell of groups."""
+    """Functions of torch.distributed that send messages."""
     if not torch.distributed.is_available():
         return []
     beginnings = ("all_", "broadcast", "reduce", "gather", "scatter", "barrier")
     pairs = "send", "recv", "isend", "irecv"
-    questions = "get_rank", "get_world_size"
-    named = [
-        one for one in _named(torch.distributed, *beginnings, *pairs, *questions) if callable(one)
-    ]
-    return [*named, calls.collective_operator]
+    return [one for one in _named(torch.distributed, *beginnings, *pairs) if callable(one)]
+
+
+def _of_groups() -> list[Any]:
+    """Functions of torch.distributed that tell of process groups, or make them."""
+    if not torch.distributed.is_available():
+        return []
+    names = (
+        *("get_rank", "get_world_size", "get_backend", "get_process_group_ranks"),
+        *("get_global_rank", "get_group_rank", "new_group", "_get_group_tag"),
+        "_get_group_size_by_name",
+        *("_resolve_group_name_by_ranks_and_tag", "_find_or_create_pg_by_ranks_and_tag"),
+    )
+    return [getattr(torch.distributed.distributed_c10d, name) for name in names]
 
 
 _OF_STREAMS = ("write", "flush")
@@ -105,6 +122,7 @@ LATE: dict[str, list[Any]] = {
         distributions.kl.kl_divergence,
         distributions.utils._lazy_property_and_property,
     ],
+    "models.functional_collectives": [collective_operator],
     "models.legacy": [
         torch.autograd.Variable,
         torch.Tensor,
@@ -112,6 +130,7 @@ LATE: dict[str, list[Any]] = {
         calls.GETTERS["data"],
         set_data,
     ],
+    "models.process_groups": [*_of_groups(), group_attribute],
     "models.parameters": [torch.nn.Parameter],
     "models.profiler_labels": [
         record_function.__init__,
@@ -149,7 +168,7 @@ LATE: dict[str, list[Any]] = {
         torch.Generator,
         torch.Generator.manual_seed,
     ],
-    "operator_models.library_operators": [calls.library_operator],
+    "operator_models.library_operators": [library_operator],
     "torch_models.autograd_function": [vars(torch.autograd.Function)["apply"].__func__],
     "torch_models.checkpoints": [
         torch_checkpoint.checkpoint,
@@ -173,6 +192,7 @@ LATE: dict[str, list[Any]] = {
 }
 # Module -> the modules of torch that programs import, of whose functions it has models.
 OF_MODULES: dict[str, list[str]] = {
+    "models.async_tensors": ["torch.distributed._functional_collectives"],
     "operator_models.control_flow": [
         "torch._higher_order_ops.while_loop",
         "torch._higher_order_ops.scan",

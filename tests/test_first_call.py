@@ -91,7 +91,8 @@ def test_inference_loads_only_what_it_needs(first):
 # -- models that are loaded late -------------------------------------------------------------------
 LATE = (
     "data_model.raising_checks",
-    *("models.collectives", "models.copies", "models.legacy"),
+    *("models.collectives", "models.functional_collectives", "models.process_groups"),
+    *("models.copies", "models.legacy"),
     *("models.output", "models.parameters", "models.profiler_labels", "models.warning_filters"),
     *("models.tensor_comparisons", "models.weak_mappings"),
     *("models.distributions", "operations.called_numbers", "operations.drawn_tensors"),

@@ -21,7 +21,7 @@ from ...runtime.guards.value_guards import ValueCheck, ValueProgram, program_of
 from ...runtime.process import fault_origin
 from ..breaks import Break
 from ..values.symbolic_sizes import has_one_element
-from ..values.value import Const, Tensor, Value
+from ..values.value import Awaited, Const, Tensor, Value
 
 if TYPE_CHECKING:
     from ..interpreter.machine import Machine
@@ -32,6 +32,7 @@ MOST_ASKED = 512
 
 def truth(m: Machine, value: Tensor) -> bool:
     """bool(tensor)"""
+    value = value.settled() if isinstance(value, Awaited) else value
     found = certain(m, value)
     if found is None:
         found = _answer(m, value, True)
@@ -61,6 +62,7 @@ def number(m: Machine, value: Value, name: str, at: int = 0) -> Value | None:
     """
     if not isinstance(value, Tensor):
         return None
+    value = value.settled() if isinstance(value, Awaited) else value
     found = certain(m, value) if name in _TRUTHS else None
     if found is None and name != "tolist":
         found = _answer(m, value, name in _TRUTHS, at)
@@ -111,6 +113,8 @@ def constant(m: Machine, ghost: Any) -> Any:
 def _producing(m: Machine, ghost: Any) -> Any:
     """(nodes, their work) that compute a tensor of one element, or None."""
     if m.inner or m.modes or not m.tracer.owns(ghost) or not has_one_element(m, ghost):
+        return None
+    if m.heap.arrived:  # a message may still write to what is asked about when guards are checked
         return None
     return m.tracer.producing(ghost)
 

@@ -31,6 +31,7 @@ from ..values.containers import is_exact
 from ..values.value import (
     UNREAD,
     Array,
+    Awaited,
     BuiltinMethod,
     Cell,
     Const,
@@ -64,6 +65,11 @@ def _tensor(e: Emitter, value: Tensor) -> None:
     e.outputs.append(value)
     # Only in the dry run; in the real run outputs have temporaries by now.
     e.asm.load_const(None)
+
+
+def _awaited(e: Emitter, value: Awaited) -> None:
+    completed = value.completed
+    e.asm.call_const(value.make, lambda: e.push(value.elem), lambda: e.asm.load_const(completed))
 
 
 def _obj(e: Emitter, value: Obj) -> None:
@@ -454,6 +460,7 @@ def _token(e: Emitter, value: Token) -> None:
 
 BUILDERS: dict[type, Callable[[Emitter, Any], None]] = {
     Tensor: _tensor,
+    Awaited: _awaited,
     Obj: _obj,
     Sequence: _sequence,
     Dict: _dict,

@@ -11,7 +11,7 @@ from typing import Any
 from ...runtime.guards.sources import Source
 from ..values.containers import NotConstant
 from ..values.symbolic_numbers import SymbolicNumber
-from ..values.value import UNREAD, Const, Dict, Obj, Sequence, Tensor, Value
+from ..values.value import UNREAD, Awaited, Const, Dict, Obj, Sequence, Tensor, Value
 from ..values.wrap import is_one
 
 
@@ -35,6 +35,8 @@ class Trees:
             if value.source not in self.inputs:
                 self.inputs.append(value.source)
             return ("input", self.inputs.index(value.source))
+        if isinstance(value, Awaited):
+            raise NotConstant
         if isinstance(value, Tensor):
             if value not in self.outputs:
                 self.outputs.append(value)

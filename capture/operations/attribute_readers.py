@@ -44,6 +44,7 @@ from ..torch_models import calls, numpy_arrays
 from ..torch_models.numpy_functions import ATTRIBUTES, METHODS
 from ..types import container_methods
 from ..values import containers, texts
+from ..values.registry import group_attribute, model_of
 from ..values.value import (
     Array,
     BuiltinMethod,
@@ -425,6 +426,12 @@ def _generator(m: Machine, value: Obj, name: str) -> Value:
     return Const(device)
 
 
+def _group(m: Machine, value: Obj, name: str) -> Value:
+    model = model_of(group_attribute)
+    assert model is not None
+    return model(m, [value, Const(name)], {})
+
+
 def _cell(m: Machine, value: Cell, name: str) -> Value:
     if name == "cell_contents":
         return m.load_cell(value)
@@ -460,5 +467,6 @@ attributes.OBJECT_READERS.update(
         type: _class,
         np.ufunc: numpy_arrays.ufunc_attr,
         torch.Generator: _generator,
+        **({torch.distributed.ProcessGroup: _group} if torch.distributed.is_available() else {}),
     }
 )

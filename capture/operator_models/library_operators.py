@@ -23,7 +23,7 @@ from ...runtime.guards.operators import Registered
 from ..breaks import Break
 from ..exact_type import is_kind
 from ..torch_models import calls
-from ..values.registry import Args, Kwargs, models
+from ..values.registry import Args, Kwargs, library_operator, models
 from ..values.value import Obj, Sequence, Tensor, Value
 from .operator_state import Key, named, state_of
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _CODE = "GB143"
 
 
-@models(calls.library_operator)
+@models(library_operator)
 def _call(m: Machine, given: Args, kwargs: Kwargs) -> Value:
     """Record operator(*args, **kwargs) over ghosts, under guards on what its trace depends on."""
     (called, *args) = given

@@ -37,9 +37,9 @@ from ..breaks import Break
 from ..data_model import attributes
 from ..values import containers
 from ..values.containers import NotConstant, as_constant
-from ..values.registry import NONE, Args, Kwargs, models
+from ..values.registry import BUILTINS, NONE, Args, Kwargs, models
 from ..values.symbolic_numbers import SymbolicNumber
-from ..values.value import Const, Dict, Instance, Obj, Tensor, Value, is_none
+from ..values.value import Awaited, Const, Dict, Instance, Obj, Tensor, Value, is_none, settle
 from ..values.value import Sequence as Items
 from . import calls
 from .nested_traces import Inner, lift, require_rule
@@ -119,6 +119,9 @@ def _apply(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     owner, given = args[0], args[1:]
     if not isinstance(owner, Obj):
         raise Break(_CODE, "apply of a class that is not known")
+    if (whole := BUILTINS.get(owner.value)) is not None:
+        return whole(m, given, kwargs)
+    settle(given)
     (forward, code), (setup, setup_code) = (
         _method(m, owner, name) for name in ("forward", "setup_context")
     )
@@ -338,8 +341,8 @@ class _Differentiable:
             outside = isinstance(part, Tensor) and part.source is not None
             if outside and part not in self.call.args:
                 raise Break(_CODE, f"{self.call.name} returns a tensor from outside")
-            if isinstance(part, Items | Dict):
-                raise Break(_CODE, f"{self.call.name} returns a container")
+            if isinstance(part, Items | Dict | Awaited):
+                raise Break(_CODE, f"{self.call.name} returns a {type(part).__name__.lower()}")
         if not any(isinstance(part, Tensor) for part in parts):
             raise Break(_CODE, f"{self.call.name} returns no tensor")
 
@@ -512,7 +515,7 @@ class _Differentiable:
             raise Break(_CODE, f"it returns {len(items)} gradients for {len(args)} arguments")
         found: list[Tensor | None] = []
         for value, item in zip(args, items, strict=False):
-            if not (is_none(item) or (isinstance(item, Tensor) and isinstance(value, Tensor))):
+            if not (is_none(item) or (type(item) is Tensor and isinstance(value, Tensor))):
                 raise Break(_CODE, "it returns a gradient that is no tensor, or of no tensor")
             if isinstance(value, Tensor):
                 found.append(item if isinstance(item, Tensor) else None)
@@ -609,8 +612,7 @@ def _dense(m: Machine, part: Tensor) -> Any:
     """The Meta of a result's gradient."""
     with m.facts.active():
         meta = meta_of(part.ghost)
-    stride = gradient_strides(meta.shape, meta.stride)
-    return Meta(meta.shape, stride, meta.dtype, meta.device)
+    return Meta(meta.shape, gradient_strides(meta.shape, meta.stride), meta.dtype, meta.device)
 
 
 def _switches(graph: Graph) -> bool:

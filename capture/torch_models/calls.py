@@ -27,13 +27,14 @@ from ..breaks import Break, NeedsPlainSizes
 from ..data_model import conditional, value_questions
 from ..data_model.attributes import NoAttribute, class_attribute, instance_dict, of_class, type_of
 from ..exact_type import is_kind
-from ..values import containers, symbolic_numbers
+from ..values import containers, registry, symbolic_numbers
 from ..values.containers import NotConstant, as_constant, from_constant
 from ..values.handled import is_handled, is_observed
 from ..values.registry import NONE, drawn_tensor, model_of
 from ..values.symbolic_numbers import SymbolicNumber
 from ..values.value import (
     Array,
+    Awaited,
     BuiltinMethod,
     Const,
     Context,
@@ -45,6 +46,7 @@ from ..values.value import (
     Tensor,
     Value,
     is_none,
+    mentions,
 )
 from ..values.wrap import CONST_TYPES
 from . import current_device
@@ -215,9 +217,11 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
     if is_kind(fn, _OPERATORS):
         space = str(fn).partition(".")[0]
         if space in SENDING:
-            named = collective_operator
+            named = registry.collective_operator
         elif not is_torchs(space):
-            named = library_operator
+            named = registry.library_operator
+    if named is None and m.heap.awaited and mentions([*args, *kwargs.values()]):
+        named = registry.waiting_call
     if named is not None:
         return model_of(named)(m, [Obj(fn), *args], kwargs)  # type: ignore[misc]
     if m.modes:
@@ -233,14 +237,6 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
     fn_args = tuple(to_argument(m, value) for value in args)
     fn_kwargs = {key: to_argument(m, value) for key, value in kwargs.items()}
     return record(m, fn, fn_args, fn_kwargs)
-
-
-def library_operator(*_: Any) -> None:
-    """Stands in the table of models for all operators that are not torch's own."""
-
-
-def collective_operator(*_: Any) -> None:
-    """Stands in the table of models for torch's operators that send messages to other processes."""
 
 
 def by_mode(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
@@ -372,7 +368,7 @@ def _is_watched(m: Machine) -> bool:
 def to_argument(m: Machine, value: Value) -> Any:
     """A Value for the tracer: ghosts, constants, and containers of those."""
     if isinstance(value, Tensor):
-        return lift(m, value.ghost)
+        return lift(m, value.settled().ghost if isinstance(value, Awaited) else value.ghost)
     if isinstance(value, Array):
         if min(value.array.strides, default=0) < 0:
             raise Break("GB123", "a numpy array with negative strides in a torch call")

@@ -58,12 +58,18 @@ def model_of(real: Any) -> Model | None:
     if type(real) not in _HASHED:
         return None
     place = _PLACES.get(real)
-    if place is None and type(real) is types.FunctionType and real.__module__ in _OF_MODULES:
-        place = _OF_MODULES[real.__module__]
-        place = None if place in sys.modules else place
     if place is not None:
         _load(place)
+    elif type(real) is types.FunctionType:
+        load_models_of(real.__module__)
     return BUILTINS.get(real)
+
+
+def load_models_of(name: Any) -> None:
+    """Load the models of what a module of torch defines, which the program has imported."""
+    place = _OF_MODULES.get(name) if type(name) is str else None
+    if place is not None and place not in sys.modules:
+        _load(place)
 
 
 def models_in(place: str, *functions: Any) -> None:
@@ -90,9 +96,14 @@ def _load(place: str) -> None:
 
 
 def _is_torchs(function: Any) -> bool:
-    """Whether this is a function of one of the modules of `models_of_module`, by its file."""
-    if type(function) is not types.FunctionType or function.__module__ not in _OF_MODULES:
+    """Whether this is a function or class of one of the modules of `models_of_module`, by its
+    file."""
+    if type(function) not in (types.FunctionType, type(torch.autograd.Function)):
         return False
+    if function.__module__ not in _OF_MODULES:
+        return False
+    if type(function) is not types.FunctionType:
+        return str(sys.modules[function.__module__].__file__).startswith(TORCH_FOLDER)
     return function.__code__.co_filename.startswith(TORCH_FOLDER)
 
 
@@ -109,6 +120,22 @@ def drawn_tensor(*_: Any) -> None:
 
 def set_data(*_: Any) -> None:
     """Stands in the table for `tensor.data = other`."""
+
+
+def library_operator(*_: Any) -> None:
+    """Stands in the table for all operators that are not torch's own."""
+
+
+def collective_operator(*_: Any) -> None:
+    """Stands in the table for torch's operators that send messages to other processes."""
+
+
+def waiting_call(*_: Any) -> None:
+    """Stands in the table for all calls of torch with a tensor that waits for a message."""
+
+
+def group_attribute(*_: Any) -> None:
+    """Stands in the table for `group.name` of a process group."""
 
 
 def models(*functions: Any) -> Callable[[Model], Model]:

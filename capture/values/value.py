@@ -8,7 +8,7 @@ class. A value that existed before the frame has a `source`; one made inside the
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ir.dataclass import dataclass, field
@@ -66,6 +66,20 @@ class Tensor(Value):
     ghost: Any
     cls: type
     origin: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class Awaited(Tensor):
+    """A tensor that waits for a message where it is first read (see `models.async_tensors`).
+
+    `elem` is the tensor behind it, with the same ghost; `settled` waits, and returns that.
+    `completed`: something has waited. `make`: makes the real one of `elem` and `completed`.
+    """
+
+    elem: Any = None
+    make: Any = None
+    completed: bool = False
+    settled: Any = None
 
 
 @dataclass(eq=False, slots=True)
@@ -385,3 +399,18 @@ class ContextExit(Value):
     """The bound `__exit__` of a Context, on the stack inside its `with`."""
 
     context: Context
+
+
+def mentions(values: Iterable[Value]) -> bool:
+    """Whether an `Awaited` is among these, or in a list or tuple among them."""
+    return any(
+        isinstance(one, Awaited) or (isinstance(one, Sequence) and mentions(one.items))
+        for one in values
+    )
+
+
+def settle(values: Iterable[Value]) -> None:
+    """Wait for the messages that write to these."""
+    for one in values:
+        if isinstance(one, Awaited):
+            one.settled()

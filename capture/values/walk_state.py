@@ -47,7 +47,10 @@ class Heap:
     replaced    what to raise if Python must set the `.data` of an input that the frame has set
     asked       callables of guards ("context" sources), by what they ask
     recordings  lists that get warnings of the frame
-    pending     tensor that a functional collective has returned -> the stand-in of its work
+    pending     id of a memory -> the stand-ins of works that write to it (see
+                `models.functional_collectives`)
+    arrived     ids of memory for whose messages a call before the program waits
+    awaited     tensors that wait for a message where they are first read
     """
 
     known: dict[int, Value] = field(default_factory=dict)
@@ -68,7 +71,9 @@ class Heap:
     replaced: list[Any] = field(default_factory=list)
     asked: dict[Any, Any] = field(default_factory=dict)
     recordings: set[Value] = field(default_factory=set)
-    pending: dict[Value, Value] = field(default_factory=dict)
+    pending: dict[int, list[Value]] = field(default_factory=dict)
+    arrived: set[int] = field(default_factory=set)
+    awaited: list[Value] = field(default_factory=list)
 
     def tensor(self, ghost: Any) -> Tensor:
         """The Value of a ghost."""

@@ -217,10 +217,11 @@ def _may_be_made_again(value: Any, source: Source) -> bool:
 def _make(m: Machine, value: Any, source: Source) -> Value:
     kind = type(value)
     maker = MAKERS.get(kind)
+    if maker is None and is_kind(value, torch.Tensor):
+        registry.load_models_of(kind.__module__)
+        maker = MAKERS.get(kind, _tensor)
     if maker is not None:
         return maker(m, value, source)
-    if is_kind(value, torch.Tensor):
-        return _tensor(m, value, source)
     if _may_be_made_again(value, source):
         m.guard("type", source, kind)
         return Obj(value, functools.partial(m.guard, "is", source, value), source=source)

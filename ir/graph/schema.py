@@ -57,7 +57,8 @@ _NAMESPACES = (
 _OF_TORCH = frozenset(_NAMESPACES.split())
 OURS = "graftjit"  # the namespace of ir/ops/checks.py
 MESSAGES = "graftjit_distributed"  # the namespace of ir/ops/collectives.py
-SENDING = frozenset({"c10d", "c10d_functional", "_c10d_functional"})  # torch's own
+# torch's own
+SENDING = frozenset({"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"})
 DYNAMIC = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 

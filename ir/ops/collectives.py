@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,33 @@ TABLE: dict[str, Collective] = {
     "isend": Collective((), ("tensor",), ("dst", "tag", "group_dst"), begins=True),
     "irecv": Collective(("tensor",), (), ("src", "tag", "group_src"), begins=True),
     "barrier": Collective(),
+    "allreduce_coalesced": Collective(("tensors",), (), ("op",), begins=True),
+    "allgather_into_tensor_coalesced": Collective(("outputs",), ("inputs",), begins=True),
+    "reduce_scatter_tensor_coalesced": Collective(("outputs",), ("inputs",), ("op",), begins=True),
+}
+
+
+# -- messages of several tensors, for which only groups have methods -------------------------------
+def _all_reduced(tensors: list[torch.Tensor], op: Any, group: Any) -> Any:
+    options = distributed.AllreduceCoalescedOptions()
+    options.reduceOp = op
+    return group.allreduce_coalesced(tensors, options)
+
+
+def _all_gathered(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any) -> Any:
+    return group.allgather_into_tensor_coalesced(outputs, inputs)
+
+
+def _scattered(outputs: list[torch.Tensor], inputs: list[torch.Tensor], op: Any, group: Any) -> Any:
+    options = distributed.ReduceScatterOptions()
+    options.reduceOp = op
+    return group.reduce_scatter_tensor_coalesced(outputs, inputs, options)
+
+
+_OF_GROUPS = {
+    "allreduce_coalesced": _all_reduced,
+    "allgather_into_tensor_coalesced": _all_gathered,
+    "reduce_scatter_tensor_coalesced": _scattered,
 }
 
 _LIBRARY = torch.library.Library(MESSAGES, "DEF")
@@ -88,7 +116,8 @@ def _parsed(how: str) -> Any:
     if "op" in values:
         values["op"] = getattr(distributed.ReduceOp, values["op"])
     later = {} if spec.begins else {"async_op": True}
-    return getattr(distributed, name), (*spec.written, *spec.read), counts, values, later
+    function = _OF_GROUPS.get(name) or getattr(distributed, name)
+    return function, (*spec.written, *spec.read), counts, values, later
 
 
 def _call(
@@ -126,7 +155,18 @@ def work_of(ticket: Any, tensors: Any) -> Any:
 
 def hand_over(ticket: Any, tensors: Any) -> None:
     """Let torch's `wait_tensor` wait for the work of a functional collective."""
-    torch._C._distributed_c10d._register_work(tensors[0][0], ticket.work)
+    if isinstance(ticket.work, distributed.Work):  # else torch has begun it
+        for written in tensors[0]:
+            torch._C._distributed_c10d._register_work(written, ticket.work)
+
+
+def wrapped(elem: torch.Tensor, completed: bool) -> torch.Tensor:
+    """An `AsyncCollectiveTensor`, as torch makes it."""
+    functions = sys.modules["torch.distributed._functional_collectives"]
+    with torch.set_grad_enabled(elem.requires_grad):
+        made: Any = functions._wrap_tensor_autograd(elem)
+    made.completed = completed
+    return made  # type: ignore[no-any-return]
 
 
 def _wait(written: Any, read: Any, ticket: Any) -> None:

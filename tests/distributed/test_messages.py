@@ -15,7 +15,7 @@ from .ranks import on_two
 BREAKS = {
     "begun_and_looked_at": {"looked at"},
     "begun_and_waited_for_after_a_break": {"get_threshold"},
-    "functional_and_waited_for_after_a_break": {"get_threshold", "has not begun"},
+    "functional_and_waited_for_after_a_break": {"get_threshold"},
     "handled": {"handler"},
 }
 
