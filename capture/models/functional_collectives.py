@@ -211,7 +211,10 @@ def _reduction(m: Machine, value: Value) -> str:
 def _tensors(m: Machine, value: Value) -> list[Value]:
     if not isinstance(value, Sequence):
         raise Break("GB102", "a collective of something that is no list of tensors")
-    return containers.sequence_items(m, value)
+    found = containers.sequence_items(m, value)
+    if any(isinstance(one, Tensor) and one.ghost.is_complex() for one in found):
+        raise Break("GB102", "a message of several complex tensors")
+    return found
 
 
 def _reduced(m: Machine, x: Value, op: Value) -> Message:

@@ -16,6 +16,7 @@ from torch.distributed import _functional_collectives as fc
 from torch.distributed.device_mesh import init_device_mesh
 
 import graftjit
+from graftjit.ir.ops import collectives
 
 T = torch.Tensor
 OPS = torch.ops._c10d_functional
@@ -218,6 +219,44 @@ OPERATORS: dict[str, Callable[[T, Any], Any]] = {
 }
 
 
+# -- groups, objects and batches -------------------------------------------------------------------
+def told_of_groups(x: T, group: Any) -> Any:
+    ranks, backend = dist.get_process_group_ranks(group), dist.get_backend(group)
+    ranks.append(7)
+    mine = dist.get_rank(group)
+    places = dist.get_global_rank(group, mine), dist.get_group_rank(group, dist.get_rank())
+    return x * mine, ranks, backend, places, group.size(), group.rank(), group.group_name
+
+
+def batched(x: T, group: Any) -> Any:
+    found, other = torch.empty_like(x), 1 - dist.get_rank()
+    sent = x.detach() * 2
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, sent, other), dist.P2POp(dist.irecv, found, other)]
+    )
+    for work in works:
+        work.wait()
+    return found + x
+
+
+def of_objects(x: T, group: Any) -> Any:
+    found, sent = [None] * WORLD, [x.shape[0] + dist.get_rank()]
+    dist.all_gather_object(found, {"rank": dist.get_rank(), "size": x.shape})
+    dist.broadcast_object_list(sent, 1)
+    return x * 2, found, sent
+
+
+def new_groups(x: T, group: Any) -> Any:
+    y = x * 2
+    made = dist.new_group([0, 1])
+    return fc.all_reduce(y, "sum", made) * x
+
+
+OTHERS: dict[str, Callable[[T, Any], Any]] = {
+    one.__name__: one for one in (told_of_groups, batched, of_objects, new_groups)
+}
+
+
 # -- what the ranks do -----------------------------------------------------------------------------
 def _flat(result: Any) -> list[Any]:
     if isinstance(result, (list, tuple)):
@@ -272,6 +311,47 @@ def all_programs(grad: bool) -> dict[str, Any]:
     """By name: what is seen in eager mode and jitted, breaks, graphs."""
     programs = FUNCTIONS | OPERATORS
     return {name: _compared(one, grad, [dist.group.WORLD] * 3) for name, one in programs.items()}
+
+
+class _Late:
+    """The work of a message that is sent when something waits: who reads before sees NaN."""
+
+    def __init__(self, send: Callable[[], None], written: Any) -> None:
+        self._send, self._given = send, [(one, one.clone()) for one in written]
+        for one in written:
+            one.fill_(float("nan"))
+
+    def wait(self) -> None:
+        for one, kept in self._given:
+            one.copy_(kept)
+        self._send()
+
+
+def late_messages() -> dict[str, Any]:
+    """By name: what is seen in eager mode, and of a graph whose messages are sent by its waits."""
+    call = collectives._call
+
+    def late(written: Any, read: Any, how: str, group: str, begin: bool) -> Any:
+        if not begin:
+            return call(written, read, how, group, begin)
+        return _Late(lambda: call(written, read, how, group, True).wait(), written)
+
+    collectives._call = late
+    collectives.hand_over = lambda ticket, tensors: ticket.work.wait()
+    programs = FUNCTIONS | OPERATORS
+    return {name: _compared(one, False, [dist.group.WORLD]) for name, one in programs.items()}
+
+
+def all_others() -> dict[str, Any]:
+    """By name: the same of what is not a message of tensors alone."""
+    return {name: _compared(one, True, [dist.group.WORLD] * 3) for name, one in OTHERS.items()}
+
+
+def varying_groups() -> Any:
+    """What is told of groups that vary."""
+    alone = [dist.new_group([rank]) for rank in range(WORLD)][dist.get_rank()]
+    groups = [dist.group.WORLD, alone, dist.group.WORLD, alone]
+    return _compared(told_of_groups, False, groups)
 
 
 def all_groups() -> Any:

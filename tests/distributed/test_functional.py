@@ -34,6 +34,12 @@ def test_programs_are_eagers_in_one_graph(found: list[Any], name: str) -> None:
             assert (breaks, graphs) == ([], 1)
 
 
+def test_nothing_reads_a_result_before_the_wait(tmp_path: Any) -> None:
+    for rank in on_two(tmp_path, "functional", "late_messages"):
+        for name, (eager, ours, _, _) in rank.items():
+            assert ours == eager, name
+
+
 def test_groups_are_given_in_all_forms(tmp_path: Any) -> None:
     for rank in on_two(tmp_path, "functional", "all_groups"):
         for eager, ours, breaks, _ in rank:
@@ -47,3 +53,26 @@ def test_results_that_come_from_outside(tmp_path: Any) -> None:
             assert ours == eager
             reasons = {reason for _, reason in breaks}
             assert all("before a message" in one or "truth" in one for one in reasons)
+
+
+def test_breaks_at_what_no_graph_holds(tmp_path: Any) -> None:
+    words = {
+        "told_of_groups": [],
+        "batched": ["P2POp"],
+        "of_objects": ["all_gather_object", "broadcast_object_list"],
+        "new_groups": ["new_group()"],
+    }
+    for rank in on_two(tmp_path, "functional", "all_others"):
+        for name, (eager, ours, breaks, _) in rank.items():
+            if name == "new_groups":  # each call makes a group of another name
+                eager, ours = ([one[1:3] for one in some] for some in (eager, ours))
+            assert ours == eager, name
+            told = " ".join(reason for _, reason in breaks)
+            assert all(word in told for word in words[name])
+            assert bool(breaks) == bool(words[name])
+
+
+def test_what_is_told_of_groups_that_vary(tmp_path: Any) -> None:
+    for eager, ours, breaks, _ in on_two(tmp_path, "functional", "varying_groups"):
+        assert ours == eager
+        assert not breaks
