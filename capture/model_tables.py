@@ -198,6 +198,7 @@ OF_MODULES: dict[str, list[str]] = {
         "torch._higher_order_ops.scan",
     ],
     "operator_models.flex_attention": ["torch.nn.attention.flex_attention"],
+    "models.fully_sharded": ["torch.distributed.fsdp._fully_shard._fsdp_state"],
 }
 for _module, _names in OF_MODULES.items():
     models_of_module(f"{__package__}.{_module}", *_names)

@@ -245,6 +245,10 @@ _TABLE: tuple[Code, ...] = (
          "compiling anew took more time than its entries can save, since few of them answer a"
          " second call; calls that no entry answers run as written until that has changed",
          "pass what varies as a tensor; the recompiles in the report name it"),
+    Code("PL216", "a frame around one that is compiled",
+         "the frame itself computes nothing: it runs in plain Python what must, and calls a"
+         " function that is compiled as a frame of its own",
+         "nothing: the report has that frame"),
     # Fallbacks
     Code("FB301", "gradient by autograd: operators by ATen, one by one",
          "a gradient is needed that only autograd itself can compute: a result is a leaf that the"

@@ -364,7 +364,8 @@ def refuse_stand_in(value: Value) -> None:
 def asked_as(value: Value, targets: Iterable[type]) -> type | None:
     """The class by which a stand-in answers whether it is an instance of these; None for other
     values."""
-    cls: Any = value.cls.value if isinstance(value, Instance) else None  # type: ignore[attr-defined]
+    made: Any = value.cls if isinstance(value, Instance) else None
+    cls = getattr(made, "value", None)
     if cls not in STAND_INS:
         return None
     base = REAL_BASES.get(cls)

@@ -46,7 +46,7 @@ def _policy(code: types.CodeType) -> Any:
         return None
     owner = _owner()
     if owner is not None:
-        owner.met(code)
+        owner.meets(code)
     return _unit().state_for(code)
 
 

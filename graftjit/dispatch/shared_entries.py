@@ -170,6 +170,21 @@ class Place:
             self.varied.forget_dead()
 
 
+class MetCode:
+    """The code objects of frames that the hook met below some frames, without keeping them. Those
+    met last come last."""
+
+    def __init__(self) -> None:
+        self._refs: list[weakref.ref[types.CodeType]] = []
+
+    def add(self, code: types.CodeType) -> None:
+        living = (ref for ref in self._refs if (one := ref()) is not None and one is not code)
+        self._refs = [*living, weakref.ref(code)]
+
+    def all(self) -> list[types.CodeType]:
+        return [code for ref in self._refs if (code := ref()) is not None]
+
+
 @dataclass(eq=False)
 class SharedEntries:
     """What callables share. `one_function`: they are the same function made again, so that
@@ -180,8 +195,7 @@ class SharedEntries:
     owner: Callable[[], Any]
     one_function: bool
     places: list[Place] = field(default_factory=list)
-    # Code objects that the hook met below their frames.
-    met: list[weakref.ref[types.CodeType]] = field(default_factory=list)
+    met: MetCode = field(default_factory=MetCode)  # below their frames
 
     def place(self, at: types.CodeType | None) -> Place:
         found = next((place for place in self.places if place.at == at), None)
@@ -355,3 +369,8 @@ class _Table:
 
 
 SHARED = _Table()
+
+
+def plain_entry(code: types.CodeType) -> Any:
+    """An entry without guards that runs the original code."""
+    return _native.Entry("plain", lazy.compiler.compile_rows([], [], code), None, None, rows=[])

@@ -40,10 +40,12 @@ from .resume_functions import ResumeFunctions, first_state
 from .shared_entries import (
     SHARED,
     Made,
+    MetCode,
     Recipe,
     SharedEntries,
     emit_adopted,
     keep_emitted,
+    plain_entry,
     retargeted,
 )
 from .unit_events import place_of
@@ -71,7 +73,7 @@ class Unit:
         # entry the states of its resume functions, and a code object that of a frame met by the
         # hook. So a state, its entries and its events die when no code can run them.
         self._states: dict[int, weakref.ref[Any]] = {}
-        self._met: list[weakref.ref[types.CodeType]] = []
+        self._met = MetCode()
         # What it computes under transforms of torch.func: see `transforms`.
         self.transformed: dict[Any, Any] = {}
         # States whose misses ran in plain Python because of a replaced builtin, with its name.
@@ -123,19 +125,19 @@ class Unit:
         found = (ref() for ref in list(self._states.values()))
         return [state for state in found if state is not None and state.code is not None]
 
-    def met(self, code: types.CodeType | None = None) -> list[types.CodeType]:
-        """The code of frames that the hook met below frames of this unit. `code` is added to it.
-        What the unit shares is included, since the hook meets each code object only once."""
-        known = self._met
-        if code is not None:
-            known = self._met = [ref for ref in known if ref() is not None] + [weakref.ref(code)]
-            if self.shared is not None:
-                self.shared.met = [ref for ref in self.shared.met if ref() is not None] + [
-                    known[-1]
-                ]
-        elif self.shared is not None and any(state.entries for state in self.states):
-            known = known + self.shared.met
-        return list({id(code): code for ref in known if (code := ref()) is not None}.values())
+    def meets(self, code: types.CodeType) -> None:
+        """Note that the hook met this code below frames of this unit. It asks once about each code
+        object between two entries that have frames inside, so what the unit shares notes it too."""
+        self._met.add(code)
+        if self.shared is not None:
+            self.shared.met.add(code)
+
+    def met(self) -> list[types.CodeType]:
+        """The code of frames that the hook met below frames of this unit."""
+        found = self._met.all()
+        if self.shared is not None and any(state.entries for state in self.states):
+            found += self.shared.met.all()
+        return list({id(code): code for code in found}.values())
 
     def runs(self, code: types.CodeType) -> bool:
         """Whether the code belongs to the unit: replacement code of an entry, or a frame left to
@@ -400,12 +402,14 @@ class Unit:
             made.tree,
             made.n_program,
             made.rerun,
-            made.plain is not None and made.plain.code not in ("PL204",),
+            made.plain is not None and made.plain.code != "PL204",
             held,
             tuple(resumes.made),
             sum(stages.values()),
         )
         entry = recipe.entry(code)
+        if recipe.extent or made.breaks:
+            _native.ask_for_owners()
         stages["guards"] = time.perf_counter() - started
         unit_events.captured(state, code, made, stages)
         observers.publish(lambda: observers.published(state, made, resumes.made, stages))
@@ -425,6 +429,8 @@ class Unit:
             resumes.made, [e for e in recipe.emitted if type(e) is events.GraphBreak]
         )
         entry = recipe.entry(code, lost, target)
+        if recipe.extent or resumes.made:
+            _native.ask_for_owners()
         self._make_room(state, None)
         emit_adopted(recipe)
         timings.follow_too(state, recipe.followed)
@@ -447,7 +453,7 @@ class Unit:
             self._compiling += time.perf_counter() - started
 
     def _strict(self, record: BreakRecord) -> None:
-        if not self.config.strict or record.code == "PL204":
+        if not self.config.strict or record.code in events.HARMLESS_FRAMES:
             return
         raise BreakError(
             f"graph break in {self.name}: {record.reason}",
@@ -489,7 +495,9 @@ class Unit:
         faults.warn_of_fault(self.name, error)
         faults.let_go(error)
         try:
-            return _leave_plain(state)
+            entry = plain_entry(state.code)
+            state.add(entry)
+            return entry
         # No guards can be made, so the next call comes here again.
         except Exception as another:
             faults.warn_of_fault(self.name, another)
@@ -563,15 +571,6 @@ def _too_many(eviction: Eviction, change: Change | None) -> str:
         " new entry evicts the least useful one. Pass what varies as a tensor, or raise"
         " JitConfig(recompile_limit=...); the report lists all recompiles"
     )
-
-
-def _leave_plain(state: Any) -> Any:
-    """Add an entry without guards that runs the original code."""
-    entry = _native.Entry(
-        "plain", lazy.compiler.compile_rows([], [], state.code), None, None, rows=[]
-    )
-    state.add(entry)
-    return entry
 
 
 def _view(code: types.CodeType, values: tuple, scope: dict, closure: tuple | None) -> FrameView:

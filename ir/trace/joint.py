@@ -26,7 +26,7 @@ from .conditional import spans_of
 from .conditional_backward import Conditions, Recorded, watched
 from .frees import frees_of
 from .ghost import Ghost, Store, beginning, make_ghost
-from .hidden_results import hidden_results
+from .hidden_results import Hidden, hidden_results
 from .inner_results import edge_of, leaves_of, nodes_behind, passed_through
 from .joint_graph import HIDDEN, Declined, Joint, Span
 from .output_views import NoRoots, roots_of
@@ -51,13 +51,8 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         return Declined(reason)
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
-    # What is differentiated twice has a node for all of its first gradients.
-    apart = () if tracer.of_gradients else leaves
-    further = [leaf for leaf in apart if not getattr(leaf, "_is_param", False)]
-    try:
-        hidden = hidden_results(tracer, ghosts, inner, inside, further)
-    except CannotTrace as error:
-        return Declined(str(error))
+    if isinstance(hidden := _hidden(tracer, ghosts, inner, inside, leaves), Declined):
+        return hidden
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
     edges = [(one.function, one.number) for one in hidden]
@@ -100,6 +95,22 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         *_finished(tracer, inputs, functions, map(wanted.__getitem__, order)),
     )
     return joint if parts is None else parts.told(joint, leaves, ends)
+
+
+def _hidden(
+    tracer: Tracer,
+    ghosts: Sequence[Any],
+    inner: Iterable[int],
+    inside: Sequence[Any],
+    leaves: Sequence[Any],
+) -> tuple[Hidden, ...] | Declined:
+    # What is differentiated twice has a node for all of its first gradients.
+    apart = () if tracer.of_gradients else leaves
+    further = [leaf for leaf in apart if not getattr(leaf, "_is_param", False)]
+    try:
+        return hidden_results(tracer, ghosts, inner, inside, further)
+    except CannotTrace as error:
+        return Declined(str(error))
 
 
 def _recorded(

@@ -241,6 +241,10 @@ class Fallback(Event):
     reason: str = ""
 
 
+# Codes of frames that run in plain Python because nothing in them can be compiled.
+HARMLESS_FRAMES = frozenset({"PL204", "PL216"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanPlain(Event):
     """The whole frame runs in plain Python."""

@@ -252,7 +252,9 @@ class Report:
                 found=", ".join(unknown),
                 todo="python -m graftjit codes lists them",
             )
-        plain = [note for note in self.notes if note.plain and note.code != "PL204"]
+        plain = [
+            note for note in self.notes if note.plain and note.code not in events.HARMLESS_FRAMES
+        ]
         lists: tuple[tuple[str, Sequence[Any], int], ...] = (
             ("graph break", self.breaks, max_breaks),
             ("recompile", self.recompiles, max_recompiles),

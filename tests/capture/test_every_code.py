@@ -900,6 +900,7 @@ ELSEWHERE: dict[str, str] = {
     "PL213": "tests/dispatch/test_threads.py",
     "PL214": "tests/dispatch/test_paying.py",
     "PL215": "tests/dispatch/test_paying.py",
+    "PL216": "tests/distributed/test_sharded.py",
     "FB307": "tests/runtime/store/test_kernel_store.py",
     "FB308": "tests/runtime/store/test_kernel_store.py",
     "FB313": "tests/runtime/store/test_kernel_store.py",

@@ -3,6 +3,7 @@
 #include "frame/bind_arguments.h"
 #include "frame/hook.h"
 #include "frame/tail_call.h"
+#include "tensors/tensor.h"
 
 #include <optional>
 
@@ -28,8 +29,12 @@ struct Callable {
 PyObject *call_plain(CodeState *state, PyObject *function, PyObject *const *args, size_t nargsf,
                      PyObject *kwnames, const Outcome &outcome) {
     std::optional<Extent> scope;
+    std::optional<SavingScope> saving;
     std::optional<LookupScope> off;
-    if (outcome.extent) scope.emplace(state->config);
+    if (outcome.extent) {
+        scope.emplace(state->config);
+        saving.emplace(saving_hooks());
+    }
     if (outcome.alone) off.emplace(Lookup::off);
     if (lookup_is_on()) this_thread.skip = PyFunction_GET_CODE(function);
     return call_frame(function, args, nargsf, kwnames);

@@ -478,6 +478,11 @@ PyObject *adopt_state(PyObject *, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+PyObject *ask_for_owners(PyObject *, PyObject *) {
+    callbacks.owners++;
+    Py_RETURN_NONE;
+}
+
 PyObject *config_of_thread(PyObject *, PyObject *) {
     return PyLong_FromUnsignedLong(this_thread.config);
 }
@@ -522,6 +527,8 @@ PyMethodDef module_methods[] = {
      "adopt_state(code, state | None): the code object keeps the state"},
     {"state_of", state_of_code, METH_O,
      "state_of(code) -> the first state that the code object keeps, or None"},
+    {"ask_for_owners", ask_for_owners, METH_NOARGS,
+     "ask_for_owners(): ask the policy again about each code object that has a state"},
     {"config_of_thread", config_of_thread, METH_NOARGS,
      "the number of the configuration that frames are compiled by here"},
     {"set_callbacks", (PyCFunction)(void (*)(void))set_callbacks, METH_VARARGS | METH_KEYWORDS,
@@ -572,6 +579,7 @@ int state_adopt(PyObject *code, CodeState *state) {
     CodeState **place = &extra->state;
     while (*place != nullptr && (*place)->config != state->config) place = &(*place)->next;
     CodeState *before = *place;
+    state->owners = callbacks.owners;
     if (before == state) return 0;
     Py_INCREF(state);
     state->owned_by_code = true;
@@ -593,7 +601,7 @@ CodeState *policy_cached(PyObject *code, Skip *skip) {
     *skip = !skipped ? Skip::no : extra->skip_below ? Skip::below : Skip::frame;
     CodeState *state = extra == nullptr || skipped ? nullptr : extra->state;
     while (state != nullptr && state->config != this_thread.config) state = state->next;
-    return state;
+    return state == nullptr || state->owners == callbacks.owners ? state : nullptr;
 }
 
 int policy_remember_skip(PyObject *code, Skip skip) {

@@ -15,6 +15,7 @@ struct CodeState {
     bool owned_by_code;
     unsigned config;  // the number of the configuration for its frames
     CodeState *next;  // state of another configuration, owned by the same code object
+    unsigned owners;  // `callbacks.owners` when the policy was asked last
     PyObject *miss;
     PyObject *entries;  // tuple in order of publication; replaced as a whole
     Py_ssize_t hint;    // the entry that answered last, which is tried first
@@ -43,6 +44,9 @@ struct Callbacks {
     // (state, entry, slower, seconds compiled, seconds as written) -> whether to do it
     PyObject *judged = nullptr;
     unsigned policy_epoch = 1;
+    // Changes where other callables may have come to run frames inside: the policy notes below
+    // which of them it is asked.
+    unsigned owners = 1;
 };
 extern Callbacks callbacks;
 
@@ -65,6 +69,8 @@ struct ThreadState {
     Lookup lookup = Lookup::unset;
     // That of the frame whose entry is running: frames below it are compiled in the same way.
     unsigned config = 0;
+    // The hooks for saved tensors around the callable whose frames are looked up: `saving_hooks`.
+    const void *saving = nullptr;
     Capturing *capturing = nullptr;
     // The code of the next frame, if that has already been looked up.
     PyObject *skip = nullptr;
@@ -95,6 +101,7 @@ class ThreadScope {
 using LookupScope = ThreadScope<Lookup, &ThreadState::lookup>;  // whether frames are looked up
 // The configuration by which they are compiled.
 using ConfigScope = ThreadScope<unsigned, &ThreadState::config>;
+using SavingScope = ThreadScope<const void *, &ThreadState::saving>;
 
 // The outcome of `answer`: a result (null with an exception set), or that the original must run in
 // plain Python.
@@ -126,7 +133,7 @@ CodeState *state_of(PyObject *code);
 enum class Skip { no, frame, below };
 
 // The cached verdict of the policy on a code object: its state for this thread's configuration; or
-// null with *skip set; or null if the policy was not asked yet.
+// null with *skip set; or null if the policy was not asked yet, or must be asked again.
 CodeState *policy_cached(PyObject *code, Skip *skip);
 int policy_remember_skip(PyObject *code, Skip skip);
 

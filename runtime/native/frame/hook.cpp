@@ -62,13 +62,19 @@ CodeState *state_for_frame(PyObject *code, PyObject *globals, Skip *skip) {
 }
 
 // Under hooks for saved tensors the frames of an extent run as written: a checkpoint runs its
-// function again outside of the extent, and must save as many tensors then.
+// function again outside of the extent, and must save as many tensors then. Hooks around the
+// extent's callable are no such case: the callable itself runs again.
+bool may_save() {
+    const void *hooks = saving_hooks();
+    return hooks == nullptr || hooks == this_thread.saving;
+}
+
 bool may_replace(PyThreadState *thread, Frame *frame, PyCodeObject *code) {
     constexpr int NEEDED = CO_OPTIMIZED | CO_NEWLOCALS;
     constexpr int REFUSED =
         CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     return (code->co_flags & NEEDED) == NEEDED && (code->co_flags & REFUSED) == 0 &&
-           frame_is_fresh(frame) && !frame_is_watched(thread, code) && !saving_hooks_active();
+           frame_is_fresh(frame) && !frame_is_watched(thread, code) && may_save();
 }
 
 // Answers the frame; `outcome.plain` if it must run unchanged. The frame keeps its arguments alive,

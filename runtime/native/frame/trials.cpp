@@ -157,7 +157,7 @@ Sample trial_begins(Entry *entry) {
         return Sample::none;
     }
     // A checkpoint saves as many tensors in its first run as in the second.
-    if (saving_hooks_active()) {
+    if (saving_hooks() != nullptr) {
         entry->trial_at = NEVER;
         return Sample::none;
     }

@@ -248,14 +248,14 @@ PyMethodDef methods[] = {
 
 // A std::deque of libstdc++ begins with its map, the map's size, and iterators to the first and past
 // the last element, of four words each; it is empty if these are equal.
-bool saving_hooks_active() {
+const void *saving_hooks() {
     using Saving = void *const *(*)();
-    if (torch_api.library == nullptr) return false;
+    if (torch_api.library == nullptr) return nullptr;
     static const auto state = (Saving)dlsym(
         torch_api.library, "_ZN2at23SavedTensorDefaultHooks13get_tls_stateEv");
-    if (state == nullptr) return false;
+    if (state == nullptr) return nullptr;
     void *const *hooks = state();
-    return hooks[2] != hooks[6];
+    return hooks[2] == hooks[6] ? nullptr : hooks[6];
 }
 
 struct StateRecord {

@@ -49,8 +49,8 @@ bool tensor_is_unhooked(PyObject *tensor);
 StateRecord *state_record_new(PyObject *snapshot);
 void state_record_free(StateRecord *record);
 bool state_record_matches(const StateRecord *record);
-// Whether the program's hooks for saved tensors are active on this thread.
-bool saving_hooks_active();
+// The place of the innermost of the program's hooks for saved tensors on this thread; null: none.
+const void *saving_hooks();
 // Whether the comparison runs no Python, because the packed image is compared.
 bool state_record_is_native(const StateRecord *record);
 

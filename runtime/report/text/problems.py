@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....ir.dataclass import dataclass
 from ... import codes
+from ...events import events
 from ..recompiles import change, seconds_an_entry, waiting
 from ..source_lines import chain, is_internal, short_place, snippet
 from ..styled_text import Line, Span, counted, cut, duration, field, line, percent, wrap
@@ -24,7 +25,9 @@ STORM = 3
 """So many recompiles for one reason suggest that more will follow."""
 
 # Codes that report only what the user asked for, or that cost nothing.
-_HARMLESS = frozenset({"PL204", "PL206", "FB311", "FB307", "FB313", "FB316", "FB335"})
+_HARMLESS = events.HARMLESS_FRAMES | frozenset(
+    {"PL206", "FB311", "FB307", "FB313", "FB316", "FB335"}
+)
 # Fallbacks with which nothing, or almost nothing, is compiled.
 _GRAVE = frozenset({"FB302", "FB303", "FB306", "FB308", "FB314", "FB318", "FB319"})
 _STYLE = {"what": "", "cost": "cost", "cure": "cure"}
