@@ -148,3 +148,27 @@ def test_a_batched_gradient_is_no_tensor_of_a_graph(order):
         arriving = torch.rand(3, 4) if batched else torch.rand(4)
         assert torch.equal(made(x, arriving, batched), plain(x, arriving, batched))
     assert "PL205" not in {note.code for note in made.report().notes}
+
+
+def shared_frame(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + 1
+
+
+def looks_first(x: torch.Tensor) -> torch.Tensor:
+    assert locals()
+    return shared_frame(x)
+
+
+def looks_second(x: torch.Tensor) -> torch.Tensor:
+    assert locals()
+    return shared_frame(x) * 2
+
+
+def test_each_report_has_a_frame_that_two_callables_run() -> None:
+    x = torch.ones(3)
+    runs = [jit(looks_first), jit(looks_second)]
+    for _ in range(2):
+        for run in runs:
+            run(x)
+    for run in runs:
+        assert {"shared_frame"} <= {frame.frame for frame in run.report().frames}
