@@ -10,6 +10,7 @@ import torch
 from ..errors import DataDependent, NoRule
 from ..graph.layout import (
     broadcast,
+    contiguous_strides,
     format_strides,
     from_data,
     has_zero,
@@ -140,6 +141,16 @@ def _index_fill(op: Any, self: Meta, dim: int, index: Meta, value: Any) -> Meta:
     return Meta(self.shape, like_strides(self.shape, self.stride), self.dtype, self.device)
 
 
+def _is_row_major(self: Meta) -> bool:
+    """Whether the strides are those of a new tensor. Torch's iterator also orders dimensions of one
+    element by theirs."""
+    usual = contiguous_strides(self.shape)
+    single = (at for at, size in enumerate(self.shape) if type(size) is int and size == 1)
+    return is_contiguous(self.shape, self.stride) and all(
+        self.stride[at] == usual[at] for at in single
+    )
+
+
 def _in_order(self: Meta, indices: tuple[Meta | None, ...]) -> bool:
     """Whether torch's iterator leaves the dimensions that are not indexed where they are."""
     taken = {i for i, index in enumerate(indices) if index is not None}
@@ -160,7 +171,7 @@ def _index(op: Any, self: Meta, indices: tuple[Meta | None, ...]) -> Meta:
         _need_index(index)
     if not given or has_zero(self.shape):
         raise NoRule
-    if not is_contiguous(self.shape, self.stride) and not _in_order(self, indices):
+    if not _is_row_major(self) and not _in_order(self, indices):
         raise NoRule
     if any(index.dtype is not given[0].dtype for index in given):
         raise NoRule

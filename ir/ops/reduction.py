@@ -9,9 +9,11 @@ import torch
 from ..errors import NoRule
 from ..graph.layout import (
     Sizes,
+    channels_last_strides,
     contiguous_strides,
     format_strides,
     from_data,
+    is_contiguous,
     like_strides,
     numel,
     suggested_format,
@@ -326,11 +328,20 @@ def _group_norm(
 def _batch_norm_out(input: Meta, as_it_lies: bool = True) -> Meta:
     if input.device.type == "cuda" and as_it_lies:
         strides = like_strides(input.shape, input.stride)
-    elif len(input.shape) in (4, 5):
-        strides = format_strides(input.shape, suggested_format(input))
-    else:
+    elif len(input.shape) not in (4, 5) or is_contiguous(input.shape, input.stride):
         strides = contiguous_strides(input.shape)
+    elif _is_channels_last(input):
+        strides = channels_last_strides(input.shape)
+    else:
+        strides = format_strides(input.shape, suggested_format(input))
     return Meta(input.shape, strides, input.dtype, input.device)
+
+
+def _is_channels_last(meta: Meta) -> bool:
+    """Whether the elements are in the order of channels last, whatever the strides of dimensions of
+    one element."""
+    rows = zip(meta.shape, meta.stride, channels_last_strides(meta.shape), strict=True)
+    return all(size == 1 or stride == usual for size, stride, usual in rows)
 
 
 def _writes_stats(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:

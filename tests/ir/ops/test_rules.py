@@ -169,6 +169,37 @@ def test_results_of_pools_lie_as_in_eager(batch: tuple[int, ...]) -> None:
     assert not checker.mismatches, checker.mismatches[:3]
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 3, 5, 4, 1),
+        (2, 3, 1, 4, 1),
+        (2, 3, 5, 1),
+        (2, 3, 1, 1),
+        (1, 3, 5, 4),
+        (2, 1, 5, 4),
+        (2, 3, 5, 4),
+    ],
+)
+def test_results_of_batch_norms_lie_as_in_eager(shape: tuple[int, ...]) -> None:
+    nn, checker = torch.nn.functional, RuleChecker()
+    with checker, torch.no_grad():
+        for x in turned(torch.randn(shape)):
+            if x.numel() > x.shape[1]:
+                nn.batch_norm(x, None, None, training=True)
+            nn.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1]))
+    assert not checker.mismatches, checker.mismatches[:3]
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 1), (3, 1, 4), (1, 5, 4), (3, 5, 4)])
+def test_items_by_tensors_lie_as_in_eager(shape: tuple[int, ...]) -> None:
+    checker, at = RuleChecker(), torch.zeros(2, dtype=torch.int64)
+    with checker, torch.no_grad():
+        for x in turned(torch.randn(shape)):
+            _ = x[at], x[:, at], x[:, :, at], x[at, at], x[at, :, at], x[:, at, at]
+    assert not checker.mismatches, checker.mismatches[:3]
+
+
 def test_a_pool_in_three_dimensions_without_a_batch_keeps_channels_last() -> None:
     def program(x: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
         y = torch.nn.functional.max_pool3d(x, 2)
