@@ -79,6 +79,27 @@ def test_functions_of_torch_call_what_they_called_when_they_were_compiled(
     assert graftjit.jit(lambda x: relu(x))(x).tolist() == [101, 101]
 
 
+def test_results_that_share_a_part_that_data_skip_lead_to_each_others_histories() -> None:
+    """A hook of a tensor with a history, which only another result depends on, gets None, where eager mode does not call it.
+    Without such a part these results have nodes apart."""
+
+    def heads(x: torch.Tensor, w: torch.Tensor) -> Any:
+        h = torch.tanh(x)
+        for i in range(2):
+            if x[i] > 0:
+                h = h.sin() * h
+        return h.exp(), h * h * w
+
+    found = []
+    for f in (heads, graftjit.jit(heads)):
+        x, w, heard = ones(), ones(), list[Any]()
+        before = w * w
+        before.register_hook(heard.append)
+        f(x, before)[0].sum().backward()
+        found.append(heard)
+    assert found == [[], [None]]
+
+
 class Shifted(torch.autograd.Function):
     """Its backward is not linear."""
 

@@ -51,7 +51,7 @@ def differentiate(tracer: Tracer, outputs: Sequence[Ghost]) -> Joint | Declined:
         return Declined(reason)
     inner, views_inside = passed_through(outputs, roots.pieces, ghosts)
     inside = [outputs[at] for at in views_inside]
-    if isinstance(hidden := _hidden(tracer, ghosts, inner, inside, leaves), Declined):
+    if isinstance(hidden := _hidden(tracer, ghosts, inner, inside, leaves, spans), Declined):
         return hidden
     made = [*(ghost._node for ghost in ghosts), *(one.node for one in hidden)]
     tangents = _tangents(tracer.n_inputs, [*made, *(ghost._node for ghost in inside)])
@@ -103,9 +103,11 @@ def _hidden(
     inner: Iterable[int],
     inside: Sequence[Any],
     leaves: Sequence[Any],
+    spans: Sequence[Span],
 ) -> tuple[Hidden, ...] | Declined:
-    # What is differentiated twice has a node for all of its first gradients.
-    apart = () if tracer.of_gradients else leaves
+    # What is differentiated twice has a node for all of its first gradients. What results share
+    # inside of a part that data skip cannot be a result.
+    apart = () if tracer.of_gradients or spans else leaves
     further = [leaf for leaf in apart if not getattr(leaf, "_is_param", False)]
     try:
         return hidden_results(tracer, ghosts, inner, inside, further)
