@@ -56,7 +56,7 @@ def compile_graph(graph: Graph, options: Any = None) -> Compiled:
             compiled.program = SpentProgram(compiled.program, graph.spent)
     if graph.late and compiled.mode == "replay":
         compiled.program = unwriting(compiled.program, early(graph))
-    if sends_any(graph):  # no message may be sent twice
+    if sends_any(graph.nodes):  # no message may be sent twice
         compiled.program = begins(compiled.program)
     compiled.timings["total"] = time.perf_counter() - start
     observers.publish(lambda: compiled)

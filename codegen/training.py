@@ -146,7 +146,7 @@ class _Maker:
     def complete(self, program: JointProgram, graph: Graph) -> None:
         """Give the program of a graph what it has beside forward and backward: the programs of its
         second derivatives, its nodes for leaves with hooks, and the division of its backward."""
-        if self._whole is not None and not (_data_symbols(graph) or sends_any(graph)):
+        if self._whole is not None and not (_data_symbols(graph) or sends_any(graph.nodes)):
             program.second = second_order(graph, self._whole)
         leaf_order.watch(program)
         divided.watch(program, self._parts, self.tell_divided)
@@ -157,7 +157,7 @@ class _Maker:
         """(plan, the function that builds the backward when autograd first needs it, the calls as
         a function, the comparison with eager)."""
         plan, replay = joint_plan(graph, halves), compile_replay(graph)
-        if sends_any(graph):
+        if sends_any(graph.nodes):
             replay = _not_sent_again
         backward = self._backward(halves, len(graph.joint.results))
         if self._watched:  # an observer wants to see it before autograd needs it

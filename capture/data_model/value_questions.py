@@ -114,7 +114,8 @@ def _producing(m: Machine, ghost: Any) -> Any:
     """(nodes, their work) that compute a tensor of one element, or None."""
     if m.inner or m.modes or not m.tracer.owns(ghost) or not has_one_element(m, ghost):
         return None
-    if m.heap.arrived:  # a message may still write to what is asked about when guards are checked
+    # Guards come before the call that waits for a message: they would read the tensor too early.
+    if m.heap.arrived:
         return None
     return m.tracer.producing(ghost)
 

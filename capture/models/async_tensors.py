@@ -29,7 +29,7 @@ from ..data_model.polyfills import walk_as_written
 from ..torch_models import calls
 from ..values import containers, wrap
 from ..values.registry import BUILTINS, Args, Kwargs, models, waiting_call
-from ..values.value import Awaited, Const, Method, Obj, Sequence, Tensor, Value
+from ..values.value import Awaited, Const, Method, Obj, Sequence, Tensor, Value, awaited_among
 from . import functional_collectives
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _call(m: Machine, given: Args, kwargs: Kwargs) -> Value:
     (called, *args) = given
     assert isinstance(called, Obj)
     fn = called.value
-    mentioned = list(_mentioned([*args, *kwargs.values()]))
+    mentioned = awaited_among([*args, *kwargs.values()])
     plain = [_plain(m, one) for one in args]
     named = {name: _plain(m, one) for name, one in kwargs.items()}
     if not _only_views(m, fn, plain, named):
@@ -129,19 +129,11 @@ def _call(m: Machine, given: Args, kwargs: Kwargs) -> Value:
     return _views(m, mentioned, calls.call_torch(m, fn, plain, named))
 
 
-def _mentioned(values: list[Value]) -> Iterator[Awaited]:
-    for value in values:
-        if type(value) is Awaited:
-            yield value
-        elif isinstance(value, Sequence):
-            yield from _mentioned(value.items)
-
-
 def _plain(m: Machine, value: Value) -> Value:
     """The value with the tensors behind in the place of the `Awaited`."""
     if type(value) is Awaited:
         return value.elem
-    if isinstance(value, Sequence) and any(_mentioned([value])):
+    if isinstance(value, Sequence) and awaited_among(value.items):
         items = containers.sequence_items(m, value)
         return Sequence([_plain(m, one) for one in items], value.cls)
     return value

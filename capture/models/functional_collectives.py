@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...ir.dataclass import dataclass
-from ...ir.graph.effects import sends
+from ...ir.graph.effects import sends_any
 from ...ir.ops import collectives
 from ...ir.ops.collectives import ONE
 from ..breaks import Break
@@ -152,7 +152,7 @@ def wait_for(m: Machine, x: Tensor) -> None:
 def wait_before(m: Machine, step: Any, given: Tensor) -> None:
     """Wait before the program, by step(given), for a message from before the frame."""
     messages.require_place(m, "wait_tensor")
-    if any(map(sends, m.root_tracer.values()[1])):
+    if sends_any(m.root_tracer.values()[1]):
         raise Break(_CODE, "wait_tensor() of what began before a message of this frame")
     m.activity += 1
     m.heap.arrived.add(id(given.ghost._store))

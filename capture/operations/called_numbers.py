@@ -22,7 +22,7 @@ from ..breaks import Break
 from ..data_model import value_questions
 from ..values import symbolic_numbers
 from ..values.containers import NotConstant, as_constants, sequence_items
-from ..values.effects import Called
+from ..values.effects import Called, can_be_made
 from ..values.registry import BUILTINS, NONE, Args, Kwargs, models
 from ..values.symbolic_numbers import WHOLE, SymbolicNumber
 from ..values.value import Const, Obj, Sequence, Value
@@ -92,8 +92,7 @@ def _code(what: str) -> str:
 
 def refuse_inside(m: Machine, what: str) -> None:
     """Break where replacement code cannot make the call."""
-    inside = m.inner or m.modes or m.tracer.regions is not None or m.differentiating
-    if inside or m.varied.plain or m.repeated:
+    if not can_be_made(m):
         raise Break(_code(what), f"{what} inside of a transform, a mode or a checkpoint")
 
 

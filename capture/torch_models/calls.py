@@ -45,8 +45,8 @@ from ..values.value import (
     Slice,
     Tensor,
     Value,
+    awaited_among,
     is_none,
-    mentions,
 )
 from ..values.wrap import CONST_TYPES
 from . import current_device
@@ -220,7 +220,7 @@ def call_torch(m: Machine, fn: Any, args: list[Value], kwargs: dict[str, Value])
             named = registry.collective_operator
         elif not is_torchs(space):
             named = registry.library_operator
-    if named is None and m.heap.awaited and mentions([*args, *kwargs.values()]):
+    if named is None and m.heap.awaited and awaited_among([*args, *kwargs.values()]):
         named = registry.waiting_call
     if named is not None:
         return model_of(named)(m, [Obj(fn), *args], kwargs)  # type: ignore[misc]

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ...ir.graph.effects import sends
-from ...ir.ops.may_raise import may_raise
+from ...ir.graph.effects import sends_any
 from ...runtime.autograd import reducers
 from ..breaks import Break
 from ..data_model.polyfills import stands_for
-from ..values.effects import Called, Effect, SetAttr
+from ..values.effects import Called, Effect, SetAttr, can_be_made
 from ..values.handled import is_handled
 from ..values.registry import NONE, Args, Kwargs, models
 from ..values.value import Const, Obj, Tensor, Value
@@ -93,12 +92,11 @@ def _prepare(m: Machine, args: Args, kwargs: Kwargs) -> Value:
 @models(begin)
 def _begin(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     (module,) = args
-    if m.repeated or m.varied.plain or m.differentiating or m.tracer.regions is not None:
-        raise Break(_CODE, f"{_BUFFERS} inside of a loop or a checkpoint")
+    if not can_be_made(m):
+        raise Break(_CODE, f"{_BUFFERS} inside of a transform, a mode, a loop or a checkpoint")
     if not all(map(_may_follow, m.journal.effects)):
         raise Break(_CODE, f"{_BUFFERS} after another effect of the frame")
-    _, nodes = m.tracer.values()
-    if m.numbers.read or any(may_raise(node) or sends(node) for node in nodes):
+    if m.numbers.read or m.tracer.may_raise_since(0) or sends_any(m.tracer.values()[1]):
         raise Break(_CODE, f"{_BUFFERS} after a step that must come before it")
     if _uses_one(m, module.value.modules_buffers):  # type: ignore[attr-defined]
         raise Break(_CODE, f"{_BUFFERS} after a step that uses one")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...ir.dataclass import dataclass
 from ...runtime.guards.sources import Source
 from .frames import Scope
 from .value import Const, Dict, Token, Value
+
+if TYPE_CHECKING:
+    from ..interpreter.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,12 @@ class Called:
     early: bool = False
     state: Value | None = None
     calm: bool = False
+
+
+def can_be_made(m: Machine) -> bool:
+    """Whether replacement code can make a call of the walk: it happens once, and at its place."""
+    inside = m.inner or m.modes or m.tracer.regions is not None or m.differentiating
+    return not (inside or m.varied.plain or m.repeated)
 
 
 Effect = SetAttr | SetGlobal | Written | Filled | SetVariable | Called

@@ -401,12 +401,15 @@ class ContextExit(Value):
     context: Context
 
 
-def mentions(values: Iterable[Value]) -> bool:
-    """Whether an `Awaited` is among these, or in a list or tuple among them."""
-    return any(
-        isinstance(one, Awaited) or (isinstance(one, Sequence) and mentions(one.items))
-        for one in values
-    )
+def awaited_among(values: Iterable[Value]) -> list[Awaited]:
+    """Each `Awaited` among these, and in the lists and tuples among them."""
+    found: list[Awaited] = []
+    for one in values:
+        if isinstance(one, Awaited):
+            found.append(one)
+        elif isinstance(one, Sequence):
+            found += awaited_among(one.items)
+    return found
 
 
 def settle(values: Iterable[Value]) -> None:

@@ -189,7 +189,7 @@ def can_compare(graph: Graph) -> bool:
 def has_effects(graph: Graph) -> bool:
     """Whether a kernel of the graph may have effects that show twice: a Python function, or a
     message to another process."""
-    if sends_any(graph):
+    if sends_any(graph.nodes):
         not_compared(graph, "it sends messages to other processes")
         return True
     found = any(one.op == "call" and in_python(one.target) for one in graph.nodes)

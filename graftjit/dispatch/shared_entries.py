@@ -170,19 +170,8 @@ class Place:
             self.varied.forget_dead()
 
 
-class MetCode:
-    """The code objects of frames that the hook met below some frames, without keeping them. Those
-    met last come last."""
-
-    def __init__(self) -> None:
-        self._refs: list[weakref.ref[types.CodeType]] = []
-
-    def add(self, code: types.CodeType) -> None:
-        living = (ref for ref in self._refs if (one := ref()) is not None and one is not code)
-        self._refs = [*living, weakref.ref(code)]
-
-    def all(self) -> list[types.CodeType]:
-        return [code for ref in self._refs if (code := ref()) is not None]
+# Code objects by id, which are not kept.
+CodeById = weakref.WeakValueDictionary[int, types.CodeType]
 
 
 @dataclass(eq=False)
@@ -195,7 +184,8 @@ class SharedEntries:
     owner: Callable[[], Any]
     one_function: bool
     places: list[Place] = field(default_factory=list)
-    met: MetCode = field(default_factory=MetCode)  # below their frames
+    # What the hook met below their frames.
+    met: CodeById = field(default_factory=weakref.WeakValueDictionary)
 
     def place(self, at: types.CodeType | None) -> Place:
         found = next((place for place in self.places if place.at == at), None)

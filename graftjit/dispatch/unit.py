@@ -39,8 +39,8 @@ from .refusals import refused
 from .resume_functions import ResumeFunctions, first_state
 from .shared_entries import (
     SHARED,
+    CodeById,
     Made,
-    MetCode,
     Recipe,
     SharedEntries,
     emit_adopted,
@@ -73,7 +73,7 @@ class Unit:
         # entry the states of its resume functions, and a code object that of a frame met by the
         # hook. So a state, its entries and its events die when no code can run them.
         self._states: dict[int, weakref.ref[Any]] = {}
-        self._met = MetCode()
+        self._met: CodeById = weakref.WeakValueDictionary()
         # What it computes under transforms of torch.func: see `transforms`.
         self.transformed: dict[Any, Any] = {}
         # States whose misses ran in plain Python because of a replaced builtin, with its name.
@@ -128,16 +128,16 @@ class Unit:
     def meets(self, code: types.CodeType) -> None:
         """Note that the hook met this code below frames of this unit. It asks once about each code
         object between two entries that have frames inside, so what the unit shares notes it too."""
-        self._met.add(code)
+        self._met[id(code)] = code
         if self.shared is not None:
-            self.shared.met.add(code)
+            self.shared.met[id(code)] = code
 
     def met(self) -> list[types.CodeType]:
-        """The code of frames that the hook met below frames of this unit."""
-        found = self._met.all()
+        """The code of frames that the hook met below frames of this unit, some of it twice."""
+        found = self._met.valuerefs()
         if self.shared is not None and any(state.entries for state in self.states):
-            found += self.shared.met.all()
-        return list({id(code): code for code in found}.values())
+            found += self.shared.met.valuerefs()
+        return [code for ref in found if (code := ref()) is not None]
 
     def runs(self, code: types.CodeType) -> bool:
         """Whether the code belongs to the unit: replacement code of an entry, or a frame left to

@@ -98,9 +98,9 @@ def sends(node: Node) -> bool:
     return node.op == "call" and getattr(node.target, "namespace", "") == MESSAGES
 
 
-def sends_any(graph: Graph) -> bool:
-    """Whether a node of the graph sends messages."""
-    return any(map(sends, graph.nodes))
+def sends_any(nodes: Iterable[Node]) -> bool:
+    """Whether one of these nodes sends messages."""
+    return any(map(sends, nodes))
 
 
 @dataclass(slots=True)

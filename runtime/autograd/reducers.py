@@ -60,9 +60,8 @@ def on_new(call: Callable[[], None]) -> None:
 def prepare(module: Any, gradients: bool) -> None:
     """What a DistributedDataParallel module does around the forward of the module inside, at this
     grad mode: its reducer expects the gradients of a backward, and rebuilds its buckets once."""
-    with torch.set_grad_enabled(gradients):
-        module._pre_forward()
-        module._post_forward(None)
+    begin(module, gradients)
+    finish(module, gradients)
 
 
 def begin(module: Any, gradients: bool) -> None:

@@ -148,6 +148,11 @@ class Report:
         return sum(frame.adopted for frame in self.frames)
 
     @property
+    def left_to_python(self) -> list[NoteRecord]:
+        """Frames in plain Python that could have been compiled."""
+        return [one for one in self.notes if one.plain and one.code not in events.HARMLESS_FRAMES]
+
+    @property
     def break_count(self) -> int:
         """Number of locations at which a graph broke, however many frames met each. All renderings
         show this number."""
@@ -252,9 +257,7 @@ class Report:
                 found=", ".join(unknown),
                 todo="python -m graftjit codes lists them",
             )
-        plain = [
-            note for note in self.notes if note.plain and note.code not in events.HARMLESS_FRAMES
-        ]
+        plain = self.left_to_python
         lists: tuple[tuple[str, Sequence[Any], int], ...] = (
             ("graph break", self.breaks, max_breaks),
             ("recompile", self.recompiles, max_recompiles),

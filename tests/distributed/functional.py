@@ -348,7 +348,7 @@ def all_others() -> dict[str, Any]:
 
 
 def varying_groups() -> Any:
-    """What is told of groups that vary."""
+    """Answers about process groups, for groups that vary."""
     alone = [dist.new_group([rank]) for rank in range(WORLD)][dist.get_rank()]
     groups = [dist.group.WORLD, alone, dist.group.WORLD, alone]
     return _compared(told_of_groups, False, groups)

@@ -14,6 +14,7 @@ import graftjit
 
 STEPS = 4
 BLOCKS = 3
+POLICY = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 T = torch.Tensor
 
 
@@ -107,16 +108,12 @@ def forwards(reports: Reports) -> Any:
 
 
 def mixed(reports: Reports) -> Any:
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    return blocks_compiled(sharded(net(), mp_policy=policy), reports)
+    return blocks_compiled(sharded(net(), mp_policy=POLICY), reports)
 
 
 EAGER: dict[str, Callable[[], Net]] = {
     "around_checkpoints": lambda: sharded(net(again=True)),
-    "mixed": lambda: sharded(
-        net(),
-        mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32),
-    ),
+    "mixed": lambda: sharded(net(), mp_policy=POLICY),
 }
 OURS: dict[str, Callable[[Reports], Any]] = {
     one.__name__: one for one in (whole, before, after, around_checkpoints, forwards, mixed)

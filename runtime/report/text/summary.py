@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...events import events
 from ..recompiles import settled_count
 from ..styled_text import Line, Span, counted, cut, duration, line, listed, percent, sizes, wrap
 
@@ -36,11 +35,7 @@ def summary(report: Report, width: int, full: bool = True) -> Iterator[Line]:
 
 def _verdict(report: Report) -> list[str | Span]:
     """ "clean", or the problems; and the share of a call in compiled programs."""
-    plain = {
-        note.frame
-        for note in report.notes
-        if note.plain and note.code not in events.HARMLESS_FRAMES
-    }
+    plain = {note.frame for note in report.left_to_python}
     breaks, settled = report.break_count, settled_count(report)
     recompiles = report.recompile_count - settled
     found = [
