@@ -147,7 +147,7 @@ def parts_decide(plan: Plan) -> bool:
 
 def without_history(plan: Plan, numbers: Sequence[Any]) -> list[int]:
     """The pieces without a history, since no part that gives them one has run."""
-    pairs = zip(plan.results, plan.tracked, strict=True) if plan.tracked else ()
+    pairs = zip(plan.results, plan.tracked, strict=True)
     return [at for at, when in pairs if not _holds(_needed(when), numbers)]
 
 

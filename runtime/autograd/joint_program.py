@@ -105,7 +105,7 @@ class GraftBackward(BackwardCFunction):
         """The gradients of the inputs, given those of the results (None: no gradient). Autograd's
         engine calls this."""
         joint = self.joint
-        if all(one is None for one in gradients):
+        if gradients[0] is None and all(one is None for one in gradients):
             # A node of several results leads here, and those with a gradient do not depend on this
             # one: eager mode does not reach it, so it neither frees anything nor raises.
             joint.passed_by(self)
@@ -315,7 +315,9 @@ class JointProgram:
             held,
         )
         pieces = made[: plan.n_pieces]
-        plain = [*self._plain, *without_history(plan, node.call[0])]
+        plain = self._plain
+        if plan.tracked:
+            plain = *plain, *without_history(plan, node.call[0])
         if plain:
             node.non_differentiable = tuple([pieces[at] for at in plain])
         return pieces

@@ -85,9 +85,9 @@ def needed(node: Any, joint: Any) -> int:
 
 
 def ends_at(node: Any, joint: Any) -> bool:
-    """Whether the node, which is that of the results, runs only as they are inputs of the backward:
-    the engine uses no gradient behind them."""
-    if takes_all() or joint.plan.has_own_nodes:
+    """Whether the node, which is that of the results, runs only as they are inputs of the backward,
+    which is one for chosen tensors: the engine uses no gradient behind them."""
+    if joint.plan.has_own_nodes:
         return False
     return not any(map(needed_inputs(node, joint), joint.plan.wanted))
 

@@ -15,6 +15,7 @@ active (`exact`).
 
 from __future__ import annotations
 
+import functools
 import traceback
 import types
 from collections.abc import Callable, Sequence
@@ -32,9 +33,8 @@ Pair = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 Layout = tuple[Any, ...]
 
 
-def active() -> Pair | None:
-    """(pack, unpack) of the innermost hooks, if hooks are active on this thread."""
-    return _top(True)  # type: ignore[no-any-return]
+# (pack, unpack) of the innermost hooks, if hooks are active on this thread.
+active: Callable[[], Pair | None] = functools.partial(_top, True)
 
 
 class Made(Protocol):

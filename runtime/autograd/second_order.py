@@ -26,6 +26,7 @@ from ...ir.trace.gradient_history import (
     entered,
     history,
 )
+from .. import _native
 from . import passing, rng_state
 
 Tensors = Sequence[torch.Tensor | None]
@@ -68,8 +69,9 @@ _level = torch._C._functorch.maybe_current_level
 
 def all_ordinary(gradients: Sequence[Any]) -> bool:
     """Whether all gradients are ordinary and no transform, which may follow them, is active."""
-    outside = forward_ad._current_level < 0 and _level() is None
-    return outside and all(map(_is_ordinary, gradients))
+    if forward_ad._current_level >= 0 or _level() is not None:
+        return False
+    return _native.all_plain(gradients) or all(map(_is_ordinary, gradients))
 
 
 @contextlib.contextmanager

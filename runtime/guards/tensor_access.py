@@ -42,6 +42,8 @@ def bind(without: Iterable[str] = ()) -> dict[str, str]:
             traced = "trace" not in left_out
             _native.count_swaps(getattr(torch._C, "_swap_tensor_impl", None))
             _native.trace_bind(_small(), _kinds(), _autograd_states() if traced else ())
+            read = traced and "history" not in left_out
+            _native.history_bind(history, _histories() if read else [])
     watched = "state" not in left_out and _tells_watchers()
     _native.state_bind(_autograd_mask() if watched else None, _context_facts())
     return _native.tensor_routes()
@@ -158,6 +160,18 @@ def _autograd_states() -> Iterator[tuple[list[torch.Tensor], ...]]:
             [tensor.add_(kept) for tensor in detached],
             [result.detach_() for result in results],
         )
+
+
+def _histories() -> list[tuple[torch.Tensor, str]]:
+    """Tensors of each kind with the answer of `history`."""
+    plain, leaves, switched, results, detached = next(_autograd_states())
+    views = [one.view(-1) for one in (*plain, *leaves, *results)]
+    views += [one.detach()[..., None] for one in results]
+    with torch.no_grad():
+        views += [one.view(-1) for one in (*leaves, *results)]
+    written = [torch.zeros(3, device="cpu").add_(one.sum()) for one in results]
+    tensors = [*plain, *leaves, *switched, *results, *detached, *views, *written]
+    return [(one, history(one)) for one in tensors]
 
 
 @contextlib.contextmanager

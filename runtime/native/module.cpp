@@ -8,6 +8,7 @@
 #include "executor/thread_limit.h"
 #include "frame/class_watch.h"
 #include "frame/tail_call.h"
+#include "tensors/history.h"
 #include "tensors/native_hooks.h"
 #include "tensors/tensor.h"
 #include "tensors/tensor_trace.h"
@@ -22,7 +23,7 @@ const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init
                       ambient_init,     cuda_driver_init, program_init, guards_init,
                       iterators_init,   entry_init,      state_init,  callable_init,
                       tail_init,        hook_init,       clocks_init, native_hooks_init,
-                      trials_init,      thread_limit_init};
+                      trials_init,      thread_limit_init, history_init};
 
 }  // namespace
 

@@ -54,6 +54,7 @@ ROUTES = (
     "keys",
     "requires_grad",
     "trace",
+    "history",
     "wrap",
     "errors",
     "state",

@@ -4,6 +4,7 @@
 #include "guards/guard_instructions.h"
 #include "guards/iterators.h"
 #include "guards/relations.h"
+#include "tensors/history.h"
 #include "tensors/tensor.h"
 #include "guards/value.h"
 

@@ -516,16 +516,6 @@ bool tensor_is_tensor(PyObject *value) {
     return tensor_type != nullptr && PyType_IsSubtype(Py_TYPE(value), (PyTypeObject *)tensor_type);
 }
 
-bool tensor_history_is(PyObject *tensor, PyObject *expected) {
-    PyObject *history = dotted("graftjit.runtime.guards.tensor_access", {"history"});
-    PyObject *found = history == nullptr ? nullptr : PyObject_CallOneArg(history, tensor);
-    bool same = found != nullptr && PyUnicode_Compare(found, expected) == 0;
-    Py_XDECREF(history);
-    Py_XDECREF(found);
-    PyErr_Clear();
-    return same;
-}
-
 // A field of a plain tensor, read through the C code of its class.
 static PyObject *tensor_field(PyObject *tensor, const char *text, PyObject **name) {
     if (!tensor_is_plain(tensor)) return nullptr;
@@ -582,17 +572,23 @@ static int byte_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
     return result;
 }
 
-// The same through the shim, for tensors that are dense and strided according to their key set.
-static bool fast_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
+// Whether a tensor is dense, strided and on the CPU according to its key set.
+static bool has_plain_keys(PyObject *tensor) {
     if (!torch_api.native_guard) return false;
+    uint64_t keys = *(uint64_t *)((char *)impl_of(handle_of(tensor)) + torch_api.keys_offset);
+    for (uint64_t known : plain_keys)
+        if (known == keys) return true;
+    return false;
+}
+
+// The same through the shim.
+static bool fast_range(PyObject *tensor, uint64_t *begin, uint64_t *end) {
+    if (!has_plain_keys(tensor)) return false;
     Handle handle = handle_of(tensor);
-    uint64_t keys = *(uint64_t *)((char *)impl_of(handle) + torch_api.keys_offset);
-    bool plain = false;
-    for (uint64_t known : plain_keys) plain = plain || known == keys;
     int64_t dim, *sizes, *strides;
     int32_t dtype;
     void *data;
-    if (!plain || torch_api.get_dim(handle, &dim) || torch_api.get_sizes(handle, &sizes) ||
+    if (torch_api.get_dim(handle, &dim) || torch_api.get_sizes(handle, &sizes) ||
         torch_api.get_strides(handle, &strides) || torch_api.get_dtype(handle, &dtype) ||
         torch_api.get_data_ptr(handle, &data))
         return false;
@@ -639,6 +635,16 @@ static PyObject *tensors_overlap(PyObject *, PyObject *args) {
     return PyBool_FromLong(tensor_overlap(first, second));
 }
 
+// all_plain(values): each is None or a plain tensor that is dense, strided and on the CPU.
+static PyObject *all_plain(PyObject *, PyObject *values) {
+    if (!PyTuple_Check(values)) Py_RETURN_FALSE;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); i++) {
+        PyObject *one = PyTuple_GET_ITEM(values, i);
+        if (one != Py_None && !(tensor_is_plain(one) && has_plain_keys(one))) Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
 static PyObject *dtype_number(PyObject *, PyObject *dtype) {
     if (torch_api_ready() < 0) return nullptr;
     int32_t code = dtype_code(dtype);
@@ -659,6 +665,7 @@ static PyMethodDef tensor_methods[] = {
      "Bind the routes to tensors; called by runtime.tensors.bind."},
     {"tensor_routes", tensor_routes, METH_NOARGS, "Which route is in use for what."},
     {"tensor_matches", tensor_matches, METH_VARARGS, "Whether a TensorSpec holds for a value."},
+    {"all_plain", all_plain, METH_O, "Whether each is None or a dense, strided tensor on the CPU."},
     {"tensors_overlap", tensors_overlap, METH_VARARGS, "Whether two tensors may share memory."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -35,9 +35,6 @@ bool tensor_overlap(PyObject *first, PyObject *second);
 // The addresses that a tensor can access, end exclusive. Returns 1 if known, 0 if it has no memory,
 // -1 if unknown.
 int tensor_range(PyObject *tensor, uint64_t *begin, uint64_t *end);
-// Whether `runtime.guards.tensor_access.history` returns `expected` for a tensor. Never raises and
-// never runs user code.
-bool tensor_history_is(PyObject *tensor, PyObject *expected);
 // `.grad` of a plain leaf tensor, as a new reference; null for any other object. Runs no user code.
 PyObject *tensor_gradient(PyObject *tensor);
 // Whether a plain tensor has no gradient hooks, nor another dtype for its gradient. Never raises

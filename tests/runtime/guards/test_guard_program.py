@@ -21,6 +21,7 @@ import torch
 from graftjit.ir.symbolic import shape_env as facts
 from graftjit.ir.symbolic.expr import Symbol, made
 from graftjit.runtime import _native
+from graftjit.runtime.guards import tensor_access
 from graftjit.runtime.guards.compiler import compile_rows
 from graftjit.runtime.guards.interpreter_state import snapshot
 from graftjit.runtime.guards.mirror import FrameView, mirror, tensor_spec
@@ -530,7 +531,16 @@ def test_own_dict() -> None:
     assert holds(row, own, Plain)
 
 
-def test_history() -> None:
+@pytest.mark.parametrize("without", [(), ("history",), ("trace",), ("handle",)])
+def test_history(without: tuple[str, ...]) -> None:
+    tensor_access.bind(without)
+    try:
+        _check_histories()
+    finally:
+        tensor_access.bind()
+
+
+def _check_histories() -> None:
     class Liar(torch.Tensor):
         is_leaf = _is_view = None
 
@@ -539,6 +549,8 @@ def test_history() -> None:
     for value, word in [
         (leaf, "leaf"), (torch.ones(2), "leaf"), (result, "result"), (result[:1], "view"), (leaf.t(), "view"),
         (leaf.detach(), "leaf"), (torch.ones(2).as_subclass(Liar), "leaf view"), (3, ""), (torch.Tensor, ""),
+        ((leaf * 3).detach_(), "leaf"), (torch.ones(2).add_(leaf), "result"), (torch.nn.Parameter(leaf * 2), "leaf"),
+        (leaf.detach()[:1], "leaf view"), (leaf.detach().requires_grad_()[:1].detach(), "leaf"),
     ]:  # fmt: skip
         for expected in ("leaf", "result", "view", "leaf view"):
             assert holds(Row("history", local(), expected), value) == (word == expected)

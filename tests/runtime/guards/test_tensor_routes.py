@@ -135,9 +135,11 @@ def test_routes_are_named():
         "errors",
         "executor",
         "threads",
+        "history",
         "interpreter state",
     }
     try:
+        assert tensors.bind(["history"])["history"] == "python"
         assert tensors.bind(["wrap"])["executor"] == "python"
         assert tensors.bind(["handle"])["metadata"] == "python attributes"
         assert tensors.bind(["state"])["interpreter state"] == "runtime.state.snapshot"
@@ -173,7 +175,17 @@ def test_on_this_torch_every_route_is_native():
     if torch.__version__ < "2.14":
         assert _native.tensor_routes()["executor"] == "native"
         assert _native.tensor_routes()["interpreter state"] == "packed image"
+        assert _native.tensor_routes()["history"] == "words"
         assert _native.tensor_routes()["requires_grad"] == "c10::TensorImpl::requires_grad"
+
+
+def test_plain_tensors_are_told_by_their_key_sets(without):
+    plain = torch.zeros(2), torch.nn.Parameter(torch.zeros(2)), None, torch.ones(3, 4).t()
+    assert _native.all_plain(plain) == (without in ((), ("requires_grad",)))
+    for other in (torch.eye(2).to_sparse(), Subclass(), torch.zeros(2, device="meta"), 1):
+        assert not _native.all_plain((torch.zeros(2), other))
+    assert _native.all_plain((None, None)) and _native.all_plain(())
+    assert not _native.all_plain([torch.zeros(2)])
 
 
 def _places(states):
