@@ -18,11 +18,13 @@ from torch.autograd.function import BackwardCFunction
 
 from ...ir.own_hooks import put_on
 from ...ir.trace.gradient_history import History
+from .. import _native
 from .freed_graph import used_up
 from .lasting import ALL, keeps_graph
 from .result_nodes import ResultBackward
 
 _will_run = torch._C._will_engine_execute_node  # type: ignore[attr-defined]
+_LEAF = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]
 _task = torch._C._current_graph_task_id  # type: ignore[attr-defined]
 # whether the running backward takes all gradients, not those of chosen tensors
 takes_all = torch.autograd._is_checkpoint_valid  # type: ignore[attr-defined]
@@ -35,8 +37,7 @@ def needed_inputs(
     """A predicate: whether the running backward uses the gradient of an input of `joint`, the
     program of `node`. `edges`: those of `edges_of(node)`, where autograd may have dropped the node.
 
-    The node keeps the answers of one backward: torch answers for a leaf by raising, which takes
-    longer than a small operator.
+    The node keeps the answers of one backward.
     """
     functions, asked = edges or edges_of(node)
 
@@ -55,13 +56,46 @@ def needed_inputs(
         behind = functions[edge][0]
         if behind is None or not asked[edge]:
             return False
-        try:
-            return bool(_will_run(joint.behind(behind, at)))
-        # a leaf whose gradient is requested by name
-        except RuntimeError:
-            return True
+        behind = joint.behind(behind, at)
+        return _leaf_runs(behind) if type(behind) is _LEAF else bool(_will_run(behind))
 
     return is_needed
+
+
+class _LeafRuns:
+    """Whether the running backward reaches the node of a leaf.
+
+    torch answers for a leaf whose gradient is requested by name by raising, which takes longer than
+    a small operator. The native part reads the engine's plan of the backward. It is compared with
+    torch until both answers have been seen a few times.
+    """
+
+    def __init__(self) -> None:
+        # how often each answer is compared
+        self._left: dict[bool | None, int] = {True: 3, False: 3}
+        self._read = _native.engine_runs
+
+    def __call__(self, function: Any) -> bool:
+        found = self._read(function)
+        if not self._left.get(found, 1):
+            return bool(found)
+        try:
+            wanted = bool(_will_run(function))
+        # a leaf whose gradient is requested by name
+        except RuntimeError:
+            wanted = True
+        if found == wanted:
+            self._left[found] -= 1
+        elif found is not None:
+            self._read = _unknown
+        return wanted
+
+
+def _unknown(_function: Any) -> None:
+    """What takes the place of the native part where it disagrees with torch."""
+
+
+_leaf_runs = _LeafRuns()
 
 
 def edges_of(node: Any) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@
 #include "frame/hook.h"
 #include "guards/iterators.h"
 #include "executor/program.h"
+#include "executor/running_backward.h"
 #include "executor/thread_limit.h"
 #include "frame/class_watch.h"
 #include "frame/tail_call.h"
@@ -23,7 +24,8 @@ const Init PARTS[] = {watch_init,       reassigned_init, tensor_init, trace_init
                       ambient_init,     cuda_driver_init, program_init, guards_init,
                       iterators_init,   entry_init,      state_init,  callable_init,
                       tail_init,        hook_init,       clocks_init, native_hooks_init,
-                      trials_init,      thread_limit_init, history_init};
+                      trials_init,      thread_limit_init, history_init,
+                      running_backward_init};
 
 }  // namespace
 
