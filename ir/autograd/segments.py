@@ -135,10 +135,15 @@ class _Search:
         tangent, whole = self.joint.tangents[at], self.joint.arrived[at]
         terms: list[Node] = []
         pending = [] if whole is None else [whole]
+        # Another result may pass its whole gradient on to this one: then that is the only term.
+        passed_on = at in self.replaced and any(
+            one is whole and other not in self.replaced
+            for other, one in enumerate(self.joint.arrived)
+        )
         while pending:
             node = pending.pop()
             inside = self.users.get(node) == 1 and node not in self.joint.arrived
-            if _is_sum(node) and (inside or node is whole):
+            if _is_sum(node) and (inside or (node is whole and not passed_on)):
                 pending += node.args
             else:
                 terms.append(node)

@@ -49,16 +49,17 @@ class Store:
     """A piece of memory during a trace.
 
     It records whether the graph made the memory, whether something wrote to it since, which ghosts
-    share it, and whether a numpy array owns it in eager (then torch cannot resize it). Later memory
-    has a greater number.
+    share it, whether a numpy array owns it in eager (then torch cannot resize it), and whether the
+    graph reads a size from the result that owns it. Later memory has a greater number.
     """
 
-    __slots__ = ("borrowed", "fresh", "inputs", "members", "number", "written")
+    __slots__ = ("borrowed", "fresh", "inputs", "members", "number", "sized", "written")
 
     def __init__(self, fresh: bool) -> None:
         self.fresh = fresh
         self.number = next(_NUMBERS)
         self.borrowed = False
+        self.sized = False
         self.written = False
         self.inputs: list[int] = []  # positions of the graph inputs in this memory
         self.members: list[weakref.ref[Ghost]] = []
@@ -157,9 +158,9 @@ def beginning(ghost: Ghost) -> Ghost:
 
 def owns_its_memory(ghost: Ghost) -> bool:
     """Whether a new value may take the place of a write to the whole of a ghost: the graph made the
-    memory, in the same part (see `conditional`), no other ghost shares it, and the ghost begins
-    where the memory does."""
+    memory, in the same part (see `conditional`), no other ghost shares it, the ghost begins where
+    the memory does, and no size is read from it: the new value would need that size."""
     store, offset, parts = ghost._store, ghost._node.meta.offset, ghost._owner.parts
-    if parts and store.number < parts[-1]:
+    if store.sized or (parts and store.number < parts[-1]):
         return False
     return store.fresh and store.only(ghost) and not from_data(offset) and offset == 0

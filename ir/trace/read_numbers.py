@@ -70,6 +70,7 @@ def read_size(
     shapes = [(one, one._node.meta.shape) for one in parts if type(one) is Ghost]
     for symbol in made:
         held, dim = next((one, s.index(symbol)) for one, s in shapes if symbol in s)
+        held._store.sized = True
         tracer.facts.symbols[symbol] = ("data", held, dim)
         tracer.bind(symbol, held, where, dim)
     return result

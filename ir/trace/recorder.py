@@ -499,6 +499,8 @@ class Recorder:
         target = _tensor(args[0])
         if target._node.op not in ("call", "get"):
             raise Unsupported("metadata", f"{plan.name} changes an input's sizes in place")
+        if target._store.sized:
+            raise Unsupported("metadata", f"{plan.name} changes sizes that data decide in place")
         functional = RESHAPED[plan.name]
         operands = tuple([self.operand(arg) for arg in args])
         before = target._node

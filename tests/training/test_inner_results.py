@@ -193,3 +193,29 @@ def test_a_saved_result_that_no_gradient_reads(several: bool) -> None:
             found[0].mul_(2)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             found[0].sum().backward()
+
+
+def passed_on(x: torch.Tensor, w: torch.Tensor) -> Any:
+    view = x[:]
+    y = w + view
+    return y, view, y.sin()
+
+
+def passed_on_twice(x: torch.Tensor, w: torch.Tensor) -> Any:
+    view, other = x.unsqueeze(0), w[None]
+    y = other + view
+    return view, y, other, (y * y).sum()
+
+
+@pytest.mark.parametrize("fn", [passed_on, passed_on_twice])
+def test_a_result_passes_its_whole_gradient_on_to_a_view(fn: Any) -> None:
+    """The view's gradient is that of `y`, and not what `y` and the results behind it add to it."""
+    jitted = graftjit.jit(fn)
+    for at in range(len(fn(t(4), t(4)))):
+        found = []
+        for f in (fn, jitted):
+            x, w = t(4), t(4)
+            made = f(x, w)
+            weight = made[at].detach().cos()
+            found.append(torch.autograd.grad(made[at], [*made, x, w], weight, allow_unused=True))
+        torch.testing.assert_close(*found)

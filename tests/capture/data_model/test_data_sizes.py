@@ -434,3 +434,27 @@ def test_rows_of_a_mask_that_selects_all_of_two():
 
     tens = torch.tensor([[-10.0, 1.0], [2.0, 3.0]])
     return series(f, [t(2, 2), t(2, 2) - 20, tens, tens.flip(0), t(2, 2) + 1])
+
+
+@whole
+def test_a_result_of_a_size_from_data_that_is_written_to():
+    def f(x):
+        i = torch.nonzero(x > 0)
+        i.add_(1)
+        part = x[x > 0.1]
+        part.fill_(2)
+        view = x[x <= 0][:]
+        view.mul_(3)
+        return i, part, part.shape[0], view, torch.ones(i.shape[0])
+
+    return world(f)
+
+
+@whole
+def test_a_size_from_data_after_the_values_are_replaced():
+    def f(x):
+        i = torch.nonzero(x > 0)
+        i.zero_()
+        return i.sum() + 1, x.unique().fill_(1)
+
+    return world(f)
