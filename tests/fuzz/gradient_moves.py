@@ -89,8 +89,8 @@ class Moves:
         self.generator = torch.Generator().manual_seed(seed)
         torch.default_generator.manual_seed(seed)
         given = handed(seed, leaves)
-        found = function(*given)
-        results = [*(found if isinstance(found, tuple) else [found])]
+        self.function, self.given, self.kept = function, given, list[Any]()
+        results = self.call()
         results += given if given_as(seed) != "leaf" else []
         self.leaves = [x for x in leaves if x.requires_grad]
         self.results = [one for one in results if one.requires_grad]
@@ -101,17 +101,21 @@ class Moves:
         self.handles: list[Any] = []
         self.seen.append(torch.rand(2))
 
+    def call(self) -> list[T]:
+        """The results of a call."""
+        found = self.function(*self.given)
+        return [*(found if isinstance(found, tuple) else [found])]
+
     def weight(self, one: T) -> T:
         return torch.randn(one.shape, generator=self.generator, dtype=one.dtype)
 
     def run(self) -> list[Any]:
         if not self.results:
             return self.seen
-        kinds: list[Any] = [self.backward, self.backward, self.gradient, self.together, self.view]
+        kinds, hooks = self.kinds(), self.hooks()
         # Not both: a second derivative may reach a hook through a saved result, and computes what a
         # write has changed again (tests/test_footguns.py).
-        hooks = [self.hook, self.unhook, self.retain, self.accumulated, self.write, self.write_leaf]
-        orders = [] if self.bent else [self.further, self.further]
+        orders: list[Any] = [] if self.bent else [self.further, self.further]
         orders += [] if self.random else [self.batched]
         kinds += self.choose.choice((hooks, orders))
         for _ in range(self.choose.randrange(2, 8)):
@@ -128,6 +132,16 @@ class Moves:
         kept = [None if x is None or _is_batched(x) else x for x in kept]  # left by `batched`
         last = [one.detach().clone() for one in (*self.results, *self.leaves)]
         return [*self.seen, *(one for some in self.heard for one in some), *kept, *last]
+
+    def kinds(self) -> list[Any]:
+        """The moves of every program."""
+        return [self.backward, self.backward, self.gradient, self.together, self.view]
+
+    def hooks(self) -> list[Any]:
+        """Those of programs that are differentiated once."""
+        return [
+            *(self.hook, self.unhook, self.retain, self.accumulated, self.write, self.write_leaf)
+        ]
 
     def some(self, of: list[T]) -> list[T]:
         return self.choose.sample(of, self.choose.randrange(1, len(of) + 1))
@@ -184,6 +198,7 @@ class Moves:
     def hook(self) -> None:
         at, on = len(self.heard), self.choose.choice([*self.results, *self.results, *self.leaves])
         self.heard.append([])
+        _ = on.grad_fn  # torch crashes at a hook on a view whose base was written to since
         half = self.choose.random() < 0.5
 
         def heard(g: T | None) -> T | None:

@@ -7,8 +7,9 @@ Each program runs in plain Python and jitted, in float64 and in float32. Values 
 rounding, those in float32 no further from float64 than eager's are, by and large; what autograd refuses must be refused. From seed
 WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. From seed APART on
 there are more results, which are differentiated one after the other, by one another, twice, and with hooks. From seed MOVES on
-there are checkpoints, and more is done with the results (`tests.fuzz.gradient_moves`). Every choice follows from the seed and from
-metadata. In the upper half of each million programs call custom functions.
+there are checkpoints, and more is done with the results (`tests.fuzz.gradient_moves`), from seed HABITS on more still
+(`tests.fuzz.gradient_habits`), and from seed KNOTS on most operators pass gradients on as they are, between up to seven results. Every
+choice follows from the seed and from metadata. In the upper half of each million programs call custom functions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from torch.utils.checkpoint import checkpoint
 import graftjit
 from graftjit.runtime.errors import CheckError, GraftError
 
-from . import custom_functions, gradient_moves
+from . import custom_functions, gradient_habits, gradient_moves
+from .gradient_habits import HABITS
 from .gradient_moves import MOVES
 
 T = torch.Tensor
@@ -54,6 +56,13 @@ WRITES = (
     "{x}.add_(1)", "{x}.mul_(0.5)", "{x}.sin_()", "{x}[..., :1].zero_()", "{x}[..., -1].copy_({x}[..., 0].detach())",
     "{x}[..., 0] *= 2",
 )  # fmt: skip
+# From seed KNOTS on: what passes gradients on as they are, between a few operators that save something.
+KNOTS = 30_000_000
+PASSING = (
+    "{x} + {y}", "{x} - {y}", "{x} + 1", "{x}[:]", "{x}.unsqueeze(0)", "{x}.sum(0)", "{x} * 2", "{x}.clone()", "{x}.view_as({x})",
+    "torch.where({x} > 0.1, {x}, {y})", "{x}.expand(2, *{x}.shape)", "{x}[..., 1:]", "{x}.detach() + {y}", "{x}.sum()", "{x} + {y} + {x}",
+    "{x}.transpose(0, -1)", "{x}.sin()", "{x} * {y}", "{x}.tanh()", "{x}.exp() * 0.3", "torch.cat([{x}, {x}], -1)", "{x}.chunk(2, -1)[1]",
+)  # fmt: skip
 WILD = 10_000
 APART = 1_000_000
 DRAWS = 8  # further sets of numbers, where a gradient in float32 is further off than eager's
@@ -65,7 +74,7 @@ def quiet(x: T) -> T:
 
 
 SCOPE = {
-    **custom_functions.SCOPE, "torch": torch, "F": F, "quiet": quiet, "checkpoint": checkpoint
+    **custom_functions.SCOPE, **gradient_habits.SCOPE, "torch": torch, "F": F, "quiet": quiet, "checkpoint": checkpoint
 }  # fmt: skip
 
 
@@ -80,10 +89,19 @@ def _statement(
     """One more statement, and whether it writes; empty if the choice fits nothing."""
     name = choose.choice(list(pool)[-6:])
     custom, moves = custom_functions.has(seed), seed >= MOVES
-    x, kind = pool[name], choose.choice("uuubbbbrrvvwm" + "ffff" * custom + "kkk" * moves)
+    x, kind = (
+        pool[name],
+        choose.choice("uuubbbbrrvvwm" + "ffff" * custom + "kkk" * moves + "hhh" * (seed >= HABITS)),
+    )
     if kind == "k":
         other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
         return gradient_moves.statement(choose, name, other, custom), False
+    if seed >= KNOTS and (kind != "w" or choose.random() < 0.6):
+        other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
+        return choose.choice(PASSING).format(x=name, y=other), False
+    if kind == "h":
+        other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
+        return gradient_habits.statement(choose, name, other), False
     if kind == "f":
         other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
         rows = bool(x.dim() and x.shape[-1])
@@ -135,7 +153,9 @@ def source(seed: int) -> str:
     made = [name for name in pool if name not in "abc"]
     results = made[-choose.randrange(1, 3) :] or ["a * 1"]
     if seed >= APART and len(made) > 1:
-        results = choose.sample(made, choose.randrange(2, min(len(made), 4) + 1))
+        results = choose.sample(
+            made, choose.randrange(2, min(len(made), 7 if seed >= KNOTS else 4) + 1)
+        )
     return "\n    ".join(["def program(a, b, c):", *lines, f"return {', '.join(results)}"]) + "\n"
 
 
@@ -202,7 +222,8 @@ def apart(function: Callable[..., Any], seed: int) -> list[Any]:
     raised."""
     if seed >= MOVES:
         leaves = arguments(seed, torch.float64)
-        return gradient_moves.Moves(function, seed, leaves, source(seed)).run()
+        kind = gradient_habits.Habits if seed >= HABITS else gradient_moves.Moves
+        return kind(function, seed, leaves, source(seed)).run()
     leaves = [x for x in arguments(seed, torch.float64)]
     found = function(*leaves)
     results = [one for one in (found if isinstance(found, tuple) else [found]) if one.requires_grad]
@@ -268,7 +289,7 @@ def _apart_difference(seed: int) -> str:
     jitted = graftjit.jit(program(seed), dynamic=False)
     for _ in range(2):
         for number, (a, b) in enumerate(zip(apart(jitted, seed), wanted, strict=False)):
-            if type(a) is not type(b):
+            if type(a) is not type(b) or (not isinstance(a, T) and a != b):
                 return f"event {number}: {a} in place of {b}"
             if isinstance(a, T) and a.shape != b.shape:
                 return f"event {number}: shape {[*a.shape]} in place of {[*b.shape]}"
