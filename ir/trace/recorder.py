@@ -497,10 +497,8 @@ class Recorder:
     def _reshape_in_place(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`x.squeeze_()`: the ghost becomes a view of itself. `undo` keeps its metadata."""
         target = _tensor(args[0])
-        if target._node.op not in ("call", "get"):
-            raise Unsupported("metadata", f"{plan.name} changes an input's sizes in place")
-        if target._store.sized:
-            raise Unsupported("metadata", f"{plan.name} changes sizes that data decide in place")
+        if target._node.op not in ("call", "get") or target._store.sized:
+            raise Unsupported("metadata", f"{plan.name} changes sizes in place")
         functional = RESHAPED[plan.name]
         operands = tuple([self.operand(arg) for arg in args])
         before = target._node

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge, register_multi_grad_hook
 
 from graftjit.runtime.errors import GraftError
 
@@ -238,3 +239,123 @@ class Moves:
         if result.dim():
             self.results.append(how(result))
             self.weights.append(self.weight(self.results[-1]))
+
+
+class Habits(Moves):
+    """The moves from seed HABITS on: zeros in place of missing gradients, nodes and edges, hooks on several tensors and on nodes, results
+    that are detached, added to those of a further call, or given a gradient of another layout or a wrong shape."""
+
+    def kinds(self) -> list[Any]:
+        own = [self.zeros, self.again_called, self.laid_out, self.wrong, self.edge, self.cleared]
+        return [*super().kinds(), *own, self.names]
+
+    def hooks(self) -> list[Any]:
+        own = [self.on_node, self.on_several, self.on_leaf_node, self.detach, self.raising]
+        return [*super().hooks(), *own]
+
+    def zeros(self) -> None:
+        result, weight = self.one()
+        wanted = self.some([*self.leaves, *self.results])
+        self.seen += torch.autograd.grad(
+            result, wanted, weight, retain_graph=self.retained(), materialize_grads=True
+        )
+
+    def again_called(self) -> None:
+        """A sum with the result of a further call."""
+        found = self.call()
+        others = [one for one in found if one.requires_grad]
+        if others:
+            other = self.choose.choice(others)
+            self.results.append(self.one()[0].sum() * other.square().sum())
+            self.weights.append(self.weight(self.results[-1]))
+
+    def laid_out(self) -> None:
+        result, weight = self.one()
+        kind = self.choose.choice(("spread", "turned", "narrow"))
+        if kind == "spread":
+            weight = torch.ones((), dtype=weight.dtype).expand(weight.shape)
+        elif kind == "turned" and weight.dim() > 1:
+            weight = weight.transpose(0, -1).contiguous().transpose(0, -1)
+        elif weight.dim():
+            weight = torch.cat([weight, weight], -1)[..., : weight.shape[-1]]
+        result.backward(weight, retain_graph=True)
+
+    def wrong(self) -> None:
+        result, weight = self.one()
+        if self.choose.random() < 0.3:
+            result.backward(torch.cat([weight[None], weight[None]]), retain_graph=True)
+
+    def edge(self) -> None:
+        result, weight = self.one()
+        edges = [get_gradient_edge(one) for one in self.some([*self.leaves, *self.results])]
+        self.seen += torch.autograd.grad(
+            result, edges, weight, retain_graph=True, allow_unused=True
+        )
+
+    def cleared(self) -> None:
+        leaf = self.choose.choice(self.leaves)
+        if leaf.grad is not None and self.choose.random() < 0.5:
+            leaf.grad.zero_()
+        else:
+            leaf.grad = None
+
+    def names(self) -> None:
+        result = self.one()[0]
+        self.seen += [type(result.grad_fn).__name__, result.is_leaf, result._version]
+        self.seen += [result.output_nr, result._is_view()]
+
+    def on_node(self) -> None:
+        at, function, before = len(self.heard), self.one()[0].grad_fn, self.choose.random() < 0.5
+        self.heard.append([])
+        heard = self.heard[at]
+        if function is None:
+            return
+
+        def note(*given: Any) -> None:
+            # A node of a compiled part has places for results without a gradient too.
+            heard.extend(one.clone() for one in given[-1] if one is not None)
+
+        self.handles.append(
+            function.register_prehook(note) if before else function.register_hook(note)
+        )
+
+    def on_several(self) -> None:
+        at, of = len(self.heard), self.some([*self.results, *self.leaves])
+        self.heard.append([])
+        _ = [one.grad_fn for one in of]  # see `hook`
+        heard, mode = self.heard[at], self.choose.choice(("all", "any"))
+
+        def note(given: Any) -> None:
+            each = given if isinstance(given, (list, tuple)) else [given]
+            heard.extend(None if one is None else one.clone() for one in each)
+
+        self.handles.append(register_multi_grad_hook(of, note, mode=mode))  # type: ignore[arg-type]
+
+    def on_leaf_node(self) -> None:
+        at, leaf = len(self.heard), self.choose.choice(self.leaves)
+        self.heard.append([])
+        heard = self.heard[at]
+        node = get_gradient_edge(leaf).node
+
+        def note(given: Any) -> None:
+            heard.extend(None if one is None else one.clone() for one in given)
+
+        self.handles.append(node.register_prehook(note))
+        self.kept.append(node)  # or its hooks go with it
+
+    def detach(self) -> None:
+        result = self.choose.choice(self.results)
+        if not result._is_view() and len(self.results) > 1:
+            result.detach_()
+            at = next(n for n, one in enumerate(self.results) if one is result)
+            del self.results[at], self.weights[at]
+
+    def raising(self) -> None:
+        """A hook that raises."""
+        if self.choose.random() < 0.2:
+
+            def fails(_g: T) -> None:
+                raise RuntimeError("asked for")
+
+            _ = [one.grad_fn for one in self.results]  # see `hook`
+            self.handles.append(self.one()[0].register_hook(fails))

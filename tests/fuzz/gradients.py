@@ -8,7 +8,7 @@ rounding, those in float32 no further from float64 than eager's are, by and larg
 WILD on the arguments have a history and are written to as well, and only some of the results have a gradient. From seed APART on
 there are more results, which are differentiated one after the other, by one another, twice, and with hooks. From seed MOVES on
 there are checkpoints, and more is done with the results (`tests.fuzz.gradient_moves`), from seed HABITS on more still
-(`tests.fuzz.gradient_habits`), and from seed KNOTS on most operators pass gradients on as they are, between up to seven results. Every
+(`tests.fuzz.gradient_statements`), and from seed KNOTS on most operators pass gradients on as they are, between up to seven results. Every
 choice follows from the seed and from metadata. In the upper half of each million programs call custom functions.
 """
 
@@ -28,9 +28,9 @@ from torch.utils.checkpoint import checkpoint
 import graftjit
 from graftjit.runtime.errors import CheckError, GraftError
 
-from . import custom_functions, gradient_habits, gradient_moves
-from .gradient_habits import HABITS
+from . import gradient_moves, gradient_statements
 from .gradient_moves import MOVES
+from .gradient_statements import HABITS
 
 T = torch.Tensor
 UNARY = (
@@ -74,7 +74,7 @@ def quiet(x: T) -> T:
 
 
 SCOPE = {
-    **custom_functions.SCOPE, **gradient_habits.SCOPE, "torch": torch, "F": F, "quiet": quiet, "checkpoint": checkpoint
+    **gradient_statements.SCOPE, "torch": torch, "F": F, "quiet": quiet, "checkpoint": checkpoint
 }  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def _statement(
 ) -> tuple[str, bool]:
     """One more statement, and whether it writes; empty if the choice fits nothing."""
     name = choose.choice(list(pool)[-6:])
-    custom, moves = custom_functions.has(seed), seed >= MOVES
+    custom, moves = gradient_statements.has(seed), seed >= MOVES
     x, kind = (
         pool[name],
         choose.choice("uuubbbbrrvvwm" + "ffff" * custom + "kkk" * moves + "hhh" * (seed >= HABITS)),
@@ -101,11 +101,11 @@ def _statement(
         return choose.choice(PASSING).format(x=name, y=other), False
     if kind == "h":
         other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
-        return gradient_habits.statement(choose, name, other), False
+        return gradient_statements.beside(choose, name, other), False
     if kind == "f":
         other = choose.choice([y for y, value in pool.items() if _fits(x, value)])
         rows = bool(x.dim() and x.shape[-1])
-        return custom_functions.statement(choose, name, other, rows), False
+        return gradient_statements.custom(choose, name, other, rows), False
     if kind == "u":
         return choose.choice(UNARY).format(x=name), False
     if kind == "b":
@@ -222,7 +222,7 @@ def apart(function: Callable[..., Any], seed: int) -> list[Any]:
     raised."""
     if seed >= MOVES:
         leaves = arguments(seed, torch.float64)
-        kind = gradient_habits.Habits if seed >= HABITS else gradient_moves.Moves
+        kind = gradient_moves.Habits if seed >= HABITS else gradient_moves.Moves
         return kind(function, seed, leaves, source(seed)).run()
     leaves = [x for x in arguments(seed, torch.float64)]
     found = function(*leaves)
