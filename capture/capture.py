@@ -595,7 +595,7 @@ class _Attempt:
             given = [*m.inputs, *self._numbers()]
             real.clear(m.journal.cleared, [*given, *dry.loaded])
             where = "halfway" if graph.mutates or graph.random else where
-            real.call_program(made.program, given, outputs, made.rerun, where)
+            real.call_program(made.program, given, outputs, made.rerun, where, graph.spends)
         with real.failing(where):
             real.preload(dry.loaded)
         seen = m.journal.effects or contexts or mode != self.grad_before

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+from ...runtime.autograd.freed_graph import data_with_history
 from .. import helpers
 from ..breaks import Break
 from ..bytecode.assembler import Assembler
@@ -53,13 +54,19 @@ class Emitter:
 
     # -- the program -------------------------------------------------------------------------------
     def call_program(
-        self, program: Any, inputs: list[Value], outputs: list[Tensor], rerun: bool, after: str
+        self,
+        program: Any,
+        inputs: list[Value],
+        outputs: list[Tensor],
+        rerun: bool,
+        after: str,
+        spends: bool,
     ) -> None:
         """temps of outputs = program(*inputs)
 
         With `rerun`, an exception of the program makes the frame run its original code: nothing has
         been changed yet, so plain Python raises its own exception, inside the user's handlers.
-        `after`: see `failing`.
+        `after`: see `failing`. `spends`: the program contains a backward.
         """
         asm = self.asm
         with self.failing("before"):
@@ -70,8 +77,11 @@ class Emitter:
             bases = {base for base, _, _ in self.m.heap.data.values()}
             for at, value in enumerate(inputs):
                 if value in bases and value.source in self.m.by_data:
-                    asm.load_fast(temps[at])
-                    asm.load_attr("data")
+                    if spends:
+                        asm.call_const(data_with_history, partial(asm.load_fast, temps[at]))
+                    else:
+                        asm.load_fast(temps[at])
+                        asm.load_attr("data")
                     temps[at] = asm.fresh("data")
                     asm.store_fast(temps[at])
         with self.failing("program" if rerun else ""):

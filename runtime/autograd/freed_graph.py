@@ -50,6 +50,18 @@ def _leaf() -> torch.Tensor:
     return torch.zeros((), requires_grad=True, device="cpu")
 
 
+def data_with_history(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor.data`, behind a node that leads to `tensor` if that requires a gradient.
+
+    A program that writes through `.data` gets it in place of `tensor`, whose version must stay. A
+    backward inside needs a history of it, and the results with a freed history lead to `tensor`.
+    """
+    if not tensor.requires_grad:
+        return tensor.data
+    with torch.enable_grad():
+        return _node_called("DataBackward")([tensor.data], tensor)  # type: ignore[no-any-return]
+
+
 def used_up() -> BaseException:
     """The exception that torch raises at a second backward, with torch's own text."""
     with torch.enable_grad():

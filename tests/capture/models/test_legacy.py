@@ -312,6 +312,41 @@ def test_data_of_an_input_is_written_in_an_inlined_function():
     return f, (t(3),)
 
 
+@agrees(breaks=0)
+def test_data_is_written_beside_a_backward_in_the_frame():
+    w = nn.Parameter(t(3))
+
+    def f(x):
+        w.data.mul_(0.9)
+        loss = (w * x).sum()
+        loss.backward()
+        w.data.sub_(0.1 * w.grad)
+        w.grad = None
+        return loss.detach(), torch.autograd.grad((w * w).sum(), w)
+
+    return f, (t(3),)
+
+
+def test_a_history_behind_written_data_leads_to_the_tensor():
+    def f(w):
+        loss = (w * w).sum()
+        loss.backward()
+        w.data.sub_(0.1 * w.grad)
+        return loss
+
+    def leaf(w, fn):
+        node = fn(w).grad_fn
+        while node.next_functions:
+            node = node.next_functions[0][0]
+        return node.variable
+
+    run = jit(f)
+    for fn in (f, run, run):
+        w = nn.Parameter(t(3))
+        assert leaf(w, fn) is w and w._version == 0
+    assert run.report().break_count == 0, run.report()
+
+
 def test_a_break_at_data_is_at_its_line():
     w = nn.Parameter(t(3))
 
