@@ -12,6 +12,7 @@ import torch
 
 from ..errors import NoRule
 from ..graph.layout import (
+    Sizes,
     broadcast,
     contiguous_strides,
     has_zero,
@@ -24,12 +25,12 @@ from ..graph.opdef import add_rows, rule
 from .meta_kernels import result_dtype
 
 UNARY = """
-    abs acos acosh angle asin asinh atan atanh bitwise_not ceil cos cosh deg2rad digamma erf erfc
-    erfinv exp exp2 expm1 floor frac i0 isinf isnan isneginf isposinf lgamma log log10 log1p log2
-    logical_not logit mish nan_to_num neg rad2deg reciprocal relu round round.decimals rsqrt sgn
+    acos acosh asin asinh atan atanh bitwise_not ceil cos cosh digamma erf erfc
+    erfinv exp exp2 expm1 floor frac i0 isnan isneginf isposinf lgamma log log10 log1p log2
+    logical_not logit mish neg reciprocal relu round round.decimals rsqrt sgn
     sigmoid sign signbit silu sin sinc sinh special_bessel_j0 special_bessel_j1 special_entr
     special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri sqrt tan tanh
-    trunc celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu softplus softshrink
+    trunc celu elu gelu hardshrink hardsigmoid hardswish leaky_relu softplus softshrink
     threshold
 """
 
@@ -92,6 +93,8 @@ def pointwise(op: Any, *args: Any, **kwargs: Any) -> Meta:
         # Nothing to compute, and some operators keep unusual strides.
         raise NoRule
     operands = [(meta.shape, meta.stride) for meta in metas]
+    if device.type == "cpu":
+        operands = _cast(metas, dtype, operands)
     if op._opname in _TURNED:
         operands.reverse()
     if _wraps_number(op, args):
@@ -106,12 +109,29 @@ _TURNED = {"rsub", "threshold_backward", "leaky_relu_backward"}
 # Binary operators wrap a Python number into a zero-dimensional operand, so that not all shapes are
 # equal.
 _WRAPPING = {"Scalar", "Tensor", "Scalar_mode", "Tensor_mode", "Tensor_Scalar", "Scalar_Tensor"}
+_WRAPPING |= {"Scalar_Self", "Scalar_Other"}
 _UNWRAPPED = {"pow", "clamp", "masked_fill", "lerp", "addcmul", "addcdiv"}
+
+
+def _cast(
+    metas: list[Meta], dtype: torch.dtype, operands: list[tuple[Sizes, Sizes]]
+) -> list[tuple[Sizes, Sizes]]:
+    """The operands as the processor's iterator sees them: it first copies those of another dtype
+    than it computes in."""
+    if all(meta.dtype is dtype for meta in metas):
+        return operands
+    if dtype is torch.bool:  # a comparison
+        both = len(metas) == 2
+        dtype = result_dtype(torch.ops.aten.add.Tensor, (*metas,), {}) if both else metas[0].dtype
+    return [
+        (shape, stride if meta.dtype is dtype else like_strides(shape, stride))
+        for meta, (shape, stride) in zip(metas, operands, strict=True)
+    ]
 
 
 def _wraps_number(op: Any, args: tuple[Any, ...]) -> bool:
     return (
-        op._overloadname in _WRAPPING
+        (op._overloadname in _WRAPPING or op._opname == "floor_divide")
         and len(args) > 1
         and not (type(args[0]) is Meta and type(args[1]) is Meta)
         and op._opname not in _UNWRAPPED
@@ -133,6 +153,40 @@ def _power_of_number(op: Any, self: Any, exponent: Meta) -> Meta:
     """Row-major for every layout of the exponent."""
     found = pointwise(op, self, exponent)
     return Meta(found.shape, contiguous_strides(found.shape), found.dtype, found.device)
+
+
+@rule("pointwise", "deg2rad hardtanh nan_to_num rad2deg")
+def _like_operand(op: Any, self: Meta, *args: Any, **kwargs: Any) -> Meta:
+    """The layout of `empty_like(self)`."""
+    found = pointwise(op, self, *args, **kwargs)
+    return Meta(found.shape, like_strides(self.shape, self.stride), found.dtype, found.device)
+
+
+@rule("pointwise", "abs angle")
+def _size_of_number(op: Any, self: Meta) -> Meta:
+    """Of complex numbers, `abs` has the layout of `empty_like(self)`, and `angle` is row-major."""
+    found = pointwise(op, self)
+    if not self.dtype.is_complex or self.device.type != "cpu":
+        return found
+    is_abs = op._opname == "abs"
+    stride = like_strides(self.shape, self.stride) if is_abs else contiguous_strides(self.shape)
+    return Meta(found.shape, stride, found.dtype, found.device)
+
+
+@rule("pointwise", "isinf")
+def _isinf(op: Any, self: Meta) -> Meta:
+    """A comparison of `abs`, except for whole numbers; of complex ones that of their real parts."""
+    if not (self.dtype.is_floating_point or self.dtype.is_complex):
+        stride = like_strides(self.shape, self.stride)
+        return Meta(self.shape, stride, torch.bool, self.device)
+    shape, stride = self.shape, self.stride
+    if has_zero(shape):
+        raise NoRule
+    if self.dtype.is_complex:
+        stride = tuple(2 * step for step in stride)
+    size = pointwise_strides(shape, ((shape, stride),))
+    stride = pointwise_strides(shape, ((shape, size), ((), ())))
+    return Meta(shape, stride, torch.bool, self.device)
 
 
 @rule("pointwise", "mse_loss_backward")

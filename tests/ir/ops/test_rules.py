@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -188,6 +189,27 @@ def test_results_of_batch_norms_lie_as_in_eager(shape: tuple[int, ...]) -> None:
             if x.numel() > x.shape[1]:
                 nn.batch_norm(x, None, None, training=True)
             nn.batch_norm(x, torch.zeros(x.shape[1]), torch.ones(x.shape[1]))
+    assert not checker.mismatches, checker.mismatches[:3]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.complex64, torch.bool])
+def test_results_of_casting_operators_lie_as_in_eager(dtype: torch.dtype) -> None:
+    checker, nn, whole = RuleChecker(), torch.nn.functional, torch.ones(3, 1, 4)
+    programs: tuple[Callable[[torch.Tensor], object], ...] = (
+        torch.sin, torch.sigmoid, torch.nan_to_num, torch.abs, torch.angle, torch.deg2rad,
+        torch.isinf, nn.hardtanh, lambda x: x + whole, lambda x: whole * x, lambda x: x < whole,
+        lambda x: x.eq(torch.tensor(1.0, dtype=torch.float64)), lambda x: x.pow(2.5),
+        lambda x: torch.where(x == 1, x, whole), lambda x: torch.addcmul(x, whole, x),
+        lambda x: torch.floor_divide(x, 2.5), lambda x: torch.xlogy(x, 2.5),
+        lambda x: torch.xlogy(2.5, x),
+    )  # fmt: skip
+    with checker, torch.no_grad():
+        for x in turned(torch.ones(3, 1, 4).to(dtype)):
+            # the stride of a dimension of one element may be any number
+            odd = x.as_strided(x.shape, [1 if n == 1 else st for n, st in zip(x.shape, x.stride())])
+            for given, program in itertools.product((x, odd), programs):
+                with contextlib.suppress(RuntimeError):
+                    program(given)
     assert not checker.mismatches, checker.mismatches[:3]
 
 
