@@ -24,7 +24,7 @@ from ..breaks import Break, MustBePython
 from ..data_model import attributes
 from ..data_model.polyfills import walk_as_written
 from ..values.containers import NotConstant, as_constant, sequence_items
-from ..values.registry import Args, Kwargs, models
+from ..values.registry import BUILTINS, Args, Kwargs, models
 from ..values.value import (
     Cell,
     Const,
@@ -176,9 +176,20 @@ def _require_reentrant(
 def _contexts(m: Machine, args: Args, kwargs: Kwargs) -> Value:
     if len(args) != 1 or kwargs:
         raise Break(_CODE, "selective checkpoints with these arguments")
+    if not _is_policy(m, args[0]):
+        raise Break(_CODE, "selective checkpoints whose policy torch refuses")
     made = Instance(Obj(Selective))
     m.heap.overlay[made] = {"policy": args[0]}
     return Sequence([made, made], tuple)
+
+
+def _is_policy(m: Machine, value: Value) -> bool:
+    """Whether torch takes this policy: a list of operators, or anything that can be called."""
+    if isinstance(value, Sequence) and value.cls is list:
+        kinds = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+        items = sequence_items(m, value)
+        return all(isinstance(one, Obj) and isinstance(one.value, kinds) for one in items)
+    return bool(m.truth(BUILTINS[callable](m, [value], {})))
 
 
 def _policy(m: Machine, function: Value | None) -> Value | None:

@@ -433,6 +433,29 @@ def test_selective(how: str) -> None:
     assert names.count("aten.tanh.default") == 1
 
 
+@pytest.mark.parametrize("policy", [[2], [aten.sin], 2, (aten.sin.default,)], ids=str)
+def test_a_policy_that_torch_refuses_is_refused(policy: Any) -> None:
+    def makes(x: torch.Tensor) -> str:
+        y = x * 2
+        try:
+            create_selective_checkpoint_contexts(policy)
+        except (TypeError, ValueError) as error:
+            return f"{type(error)} {error}"
+        return str(y.shape)
+
+    def uses(x: torch.Tensor) -> str:
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        try:
+            return str(again(torch.sin, x, context_fn=contexts).shape)
+        except (TypeError, ValueError) as error:
+            return f"{type(error)} {error}"
+
+    for program in (makes, uses):
+        run = graftjit.jit(program)
+        assert run(leaf(3)) == run(leaf(3)) == program(leaf(3))
+        assert "Error" in run(leaf(3))
+
+
 def test_a_policy_that_looks_at_operands_is_a_break() -> None:
     def policy(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> bool:
         return args[0].dim() == 2
