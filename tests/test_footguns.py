@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import graftjit
 from graftjit.runtime.errors import GraftError
+from graftjit.runtime.process.session import SESSION
 
 
 def ones() -> torch.Tensor:
@@ -156,6 +157,21 @@ def test_a_write_past_autograd_before_a_second_derivative() -> None:
         x.data.mul_(2)
         found.append(torch.autograd.grad(y.sum(), x, create_graph=True)[0])
     assert not torch.allclose(*found)  # silent
+
+
+def test_other_data_before_a_backward() -> None:
+    """`w.data = other` raises no version. Where eager's operator has saved a view of the weight, as `linear` does, that view has the
+    memory of before; a compiled part has saved the weight and reads what it has now. An operator that saves the weight itself
+    reads that in eager mode too."""
+    found = []
+    for function in (torch.nn.functional.linear, graftjit.jit(torch.nn.functional.linear)):
+        w, x = torch.nn.Parameter(torch.ones(2, 3)), ones()
+        with SESSION.override(check=False):
+            y = function(x, w)
+        w.data = w.detach() * 5
+        y.sum().backward()
+        found.append(x.grad)
+    assert [one[0].item() for one in found if one is not None] == [2, 10]  # silent
 
 
 def test_training_casts_a_weight_in_each_graph() -> None:
