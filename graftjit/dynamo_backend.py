@@ -16,6 +16,7 @@ import torch
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .dynamic import mark_dynamic
+from .dynamo_lines import with_users_lines
 from .jit import jit
 from .runtime.guards.dynamic_sizes import MARK
 
@@ -41,7 +42,7 @@ def backend(
     """
     # Its function exists from then on.
     _LazyGraphModule.force_recompile(graph)
-    run = jit(graph.forward, mode=mode, options=options)
+    run = jit(with_users_lines(graph), mode=mode, options=options)
     # fake tensors; a size that Dynamo has made symbolic is a SymInt
     seen = [node.meta.get("example_value") for node in graph.graph.find_nodes(op="placeholder")]
     varying = {at: dims for at, one in enumerate(seen) if (dims := _symbolic(one))}

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import graftjit
+from graftjit import dynamo_backend, dynamo_lines
 from graftjit.runtime.errors import GraftError
 
 NAME = "graftjit"
@@ -180,6 +181,45 @@ def test_errors_are_those_of_torch() -> None:
     with pytest.raises(Exception, match="shape|size|inner") as caught:
         f(torch.ones(2, 3), torch.ones(4, 2))
     assert not isinstance(caught.value, GraftError)
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    twice = x * 2
+    return torch.softmax(
+        twice, -1
+    ).sum(0) + helped(x)  # fmt: skip
+
+
+def helped(x: torch.Tensor) -> torch.Tensor:
+    return x.exp().sum(0)
+
+
+def test_reports_have_the_lines_of_the_user() -> None:
+    run = compiled(scaled)
+    for _ in range(40):
+        run(torch.randn(3, 4))
+    assert __file__ in [one.file for one in graftjit.report().frames if one.frame == "scaled"]
+    text = graftjit.report().text(verbosity=2)
+    assert "eval_with_key" not in text
+    assert any(line in text for line in ("twice = x * 2", "return torch.softmax("))
+
+
+def test_code_of_a_graph_has_the_places_of_the_program() -> None:
+    seen: list[Any] = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        seen.append(graph)
+        return dynamo_backend.backend(graph, inputs)
+
+    torch.compile(scaled, backend=keep)(torch.randn(3, 4))
+    code = dynamo_lines.with_users_lines(seen[0]).__func__.__code__  # type: ignore[attr-defined]
+    begin = scaled.__code__.co_firstlineno
+    lines = {at[0] for at in code.co_positions() if at[0] is not None}
+    assert lines - {begin} == {begin + 1, begin + 2, begin + 4}
+    columns = {at[2:] for at in code.co_positions() if at[0] == begin + 1}
+    # x * 2; torch 2.11 gives no columns
+    assert columns & {(12, 17), (None, None)}
+    assert code.co_firstlineno in (begin, begin + 1)
 
 
 def test_our_import_leaves_dynamo_alone() -> None:
