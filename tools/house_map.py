@@ -33,16 +33,8 @@ STACKS: dict[str, tuple[str, ...]] = {
     "graftjit": (
         *("dynamic", "context", "gradients", "torch_keywords"),
         *("dispatch", "nn"),
-        *(
-            "ops",
-            "tensor",
-            "jit",
-            "monitor",
-            "dynamo_lines",
-            "dynamo_backend",
-            "compiled",
-            "compat",
-        ),
+        *("ops", "tensor", "jit", "monitor"),
+        *("dynamo_lines", "dynamo_backend", "compiled", "compat"),
         *("lowered", "cli"),
         "__main__",
     ),

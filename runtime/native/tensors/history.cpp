@@ -68,7 +68,8 @@ bool tensor_history_is(PyObject *tensor, PyObject *expected) {
     }
     Kind kind = kind_by_words(tensor);
     if (kind != UNKNOWN) return is_text(expected, NAMES[kind]);
-    PyObject *found = PyObject_CallOneArg(in_python, tensor);
+    // null if binding was interrupted
+    PyObject *found = in_python == nullptr ? nullptr : PyObject_CallOneArg(in_python, tensor);
     bool same = found != nullptr && PyUnicode_Compare(found, expected) == 0;
     Py_XDECREF(found);
     PyErr_Clear();

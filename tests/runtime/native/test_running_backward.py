@@ -26,7 +26,8 @@ class Asking(torch.autograd.Function):
         for function, _ in ctx.next_functions:
             try:
                 wanted = torch._C._will_engine_execute_node(function)  # type: ignore[attr-defined]
-            except RuntimeError:  # torch raises for a leaf that `grad` is asked for
+            # torch raises for a leaf whose gradient was requested by name
+            except RuntimeError:
                 wanted = True
             Asking.answers.append((_native.engine_runs(function), wanted))
         return (gradient,) * len(ctx.next_functions)
